@@ -31,6 +31,7 @@ mod names;
 mod oracle;
 mod order;
 mod outages;
+mod owners;
 mod partial;
 mod play;
 mod revisions;
@@ -44,6 +45,7 @@ use futures::FutureExt;
 
 use crate::{
     history::History,
+    oracle::Losses,
     play::Mix,
     trouble::{OUTAGES, WITHOUT_RESTORE},
     world::World,
@@ -163,18 +165,28 @@ fn promise_10_bounds_on_everything() {
     keep(Mix { troubles_count: 8, placers: 3, readers: 3, ..Mix::default() });
 }
 
-#[test]
-fn a_fleet_answers_and_ends_as_one_cluster_does() {
+/// Gives the fleet and one more server the same verbs, with these losses.
+fn compare(losses: Losses) {
     for seeds in seeds() {
         world::run(async {
             let mut world = World::start(seeds[0]).await;
             let oracle = world.another("oracle", seeds[0]).await;
             oracle::set_up(&world, &oracle).await;
             for seed in seeds {
-                Box::pin(oracle::play(&mut world, &oracle, seed)).await;
+                Box::pin(oracle::play(&mut world, &oracle, seed, losses)).await;
             }
             world.end().await;
             oracle.endpoint.end().await;
         });
     }
+}
+
+#[test]
+fn a_fleet_answers_and_ends_as_one_cluster_does() {
+    compare(Losses::Outages);
+}
+
+#[test]
+fn after_backups_each_part_is_as_it_is_shown_or_said_to_differ() {
+    compare(Losses::Backups);
 }

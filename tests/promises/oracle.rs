@@ -2,9 +2,10 @@
 //! members go and come back and kubefold restarts. Each answer has the oracle's code; in the end every part is what one cluster
 //! holds, or the fleet view says in which member it differs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use http::Method;
+use kubefold_apiserver::storage::Backup;
 use serde_json::{Value, json};
 
 use crate::{
@@ -12,7 +13,9 @@ use crate::{
     chance::Chance,
     client::Answer,
     kinds::{CONFIG_MAPS, DEPLOYMENTS, Kind},
+    lives::MARKER,
     member::Member,
+    owners::Owners,
     world::{NAMES, World},
 };
 
@@ -48,17 +51,42 @@ impl Ask {
     }
 }
 
+/// What befalls members under a seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Losses {
+    /// They go and come back as they were.
+    Outages,
+    /// Some come back as a backup has them.
+    Backups,
+}
+
 /// The fleet, the oracle, and what was asked.
 struct Trial<'a> {
     world: &'a mut World,
     oracle: &'a Member,
     seed: u64,
     told: Vec<String>,
+    losses: Losses,
+    /// What each member held at some time.
+    backups: Vec<Backup>,
+    /// A member went back to a backup. From then on the oracle is another story.
+    was_restored: bool,
+    /// A member was down.
+    was_cut: bool,
+    /// Objects of which the oracle has lost all managers, as a kube-apiserver does when nobody owns a field any more. A part
+    /// never does: its marker is somebody's.
+    unowned: BTreeSet<String>,
+    /// Deployments of which something else than an apply has changed the number: it has that only in the parts whose share it
+    /// changes.
+    rescaled: BTreeSet<String>,
 }
 
 /// Plays one seed.
-pub(crate) async fn play(world: &mut World, oracle: &Member, seed: u64) {
-    let mut trial = Trial { world, oracle, seed, told: Vec::new() };
+pub(crate) async fn play(world: &mut World, oracle: &Member, seed: u64, losses: Losses) {
+    let backups = world.members.iter().map(Member::backup).collect();
+    let (told, unowned, rescaled) = Default::default();
+    let mut trial =
+        Trial { world, oracle, seed, told, losses, backups, was_restored: false, was_cut: false, unowned, rescaled };
     let mut chance = Chance::of(seed);
     let mut down: Vec<usize> = Vec::new();
     for _ in 0..STEPS {
@@ -71,6 +99,10 @@ pub(crate) async fn play(world: &mut World, oracle: &Member, seed: u64) {
                 let (kind, name) = chance.of_all(&OBJECTS);
                 let ask = ask(kind, name, &mut chance);
                 trial.ask(kind, name, &ask).await;
+                if losses == Losses::Backups && chance.one_in(4) {
+                    let at = chance.below(NAMES.len());
+                    trial.backups[at] = trial.world.members[at].backup();
+                }
             }
         }
     }
@@ -79,7 +111,11 @@ pub(crate) async fn play(world: &mut World, oracle: &Member, seed: u64) {
     }
     trial.settle().await;
     for (kind, name) in OBJECTS {
-        trial.judge(kind, name).await;
+        if trial.was_restored {
+            trial.judge_restored(kind, name).await;
+        } else {
+            trial.judge(kind, name).await;
+        }
     }
     trial.clean_up().await;
 }
@@ -192,6 +228,7 @@ impl Trial<'_> {
             return;
         }
         down.push(at);
+        self.was_cut = true;
         self.note(format!("{} is killed", NAMES[at]));
         self.world.members[at].endpoint.kill();
     }
@@ -201,6 +238,12 @@ impl Trial<'_> {
             return;
         }
         let at = down.remove(chance.below(down.len()));
+        if self.losses == Losses::Backups && chance.one_in(2) {
+            self.was_restored = true;
+            self.note(format!("{} is restored", NAMES[at]));
+            self.world.is_missed(at).await;
+            self.world.members[at].restore(&self.backups[at]);
+        }
         self.note(format!("{} is back", NAMES[at]));
         self.world.members[at].endpoint.revive().await.expect("its own address");
     }
@@ -215,7 +258,7 @@ impl Trial<'_> {
         let path = kind.object_path(NAMESPACE, name);
         let client = &self.world.clients[0];
         let shown = Some(client.get(&path).await).filter(Answer::is_success).map(|answer| answer.json());
-        if shown.is_some() && self.is_deleted(&path).await {
+        if !self.was_restored && shown.is_some() && self.is_deleted(&path).await {
             // A part of it is in a member that is down: the name is free when that is gone.
             return;
         }
@@ -224,6 +267,12 @@ impl Trial<'_> {
         let answer = client.ask(ask.method.clone(), &ask.path, ask.content, body.to_string()).await;
         let Ask { method, path: asked, body: said, .. } = ask;
         self.note(format!("{method} {asked} {said}: {} {} {:?}", answer.code, answer.message(), answer.warnings()));
+        if self.was_restored {
+            if answer.code == 0 || answer.code == 500 {
+                self.fail("that is no answer");
+            }
+            return;
+        }
         let is_caught_up_with = ask.is_update && answer.message().contains("the object has been modified");
         if answer.code == 503 || is_caught_up_with {
             // Nothing was done: the home is down or has it in hand, or a part that was behind has changed since it was read.
@@ -237,6 +286,20 @@ impl Trial<'_> {
         let (code, told) = self.of_oracle(ask.method.clone(), &ask.path, ask.content, &body.to_string()).await;
         if code != answer.code {
             self.fail(&format!("the oracle answers {code}: {}", told["message"]));
+        }
+        let is_apply = ask.content.contains("apply");
+        let says_number = ask.method != Method::POST && !ask.body["spec"]["replicas"].is_null();
+        if !is_apply && says_number && code == 200 {
+            self.rescaled.insert(path.clone());
+        }
+        let (found, held) = self.of_oracle(Method::GET, &path, "application/json", "").await;
+        match found {
+            404 => {
+                self.unowned.remove(&path);
+                self.rescaled.remove(&path);
+            }
+            _ if held["metadata"]["managedFields"].is_null() => drop(self.unowned.insert(path)),
+            _ => {}
         }
     }
 
@@ -296,6 +359,56 @@ impl Trial<'_> {
                 let (is, wanted) = (bare(part, false), bare(&wanted, false));
                 self.fail(&format!("{path} in {member} is\n{is}\nand should be\n{wanted}"));
             }
+            self.judge_owners(&path, member, part, &wanted);
+        }
+    }
+
+    /// After a restore: each part is what the fleet view shows, or it says that the part differs; and what is no part of it is
+    /// shown as its member's own.
+    async fn judge_restored(&self, kind: &Kind, name: &str) {
+        let client = &self.world.clients[0];
+        let path = kind.object_path(NAMESPACE, name);
+        let shown = client.get(&path).await;
+        let (code, shown) = (shown.code, shown.json());
+        let differs = shown["metadata"]["annotations"]["kubefold.io/differs"].as_str().unwrap_or_default().to_owned();
+        let mut sum = 0;
+        for member in &self.world.members {
+            let (found, part) = member.ask(Method::GET, &path, "application/json", String::new()).await;
+            if found != 200 {
+                continue;
+            }
+            if code == 200 && part["metadata"]["labels"][MARKER] == shown["metadata"]["uid"] {
+                sum += part["spec"]["replicas"].as_u64().unwrap_or_default();
+                let is_told = differs.split(',').any(|other| other == member.name);
+                if !is_told && bare(&part, false) != bare(&shown, false) {
+                    let (is, shown) = (bare(&part, false), bare(&shown, false));
+                    self.fail(&format!("{path} in {} is\n{is}\nand is shown as\n{shown}", member.name));
+                }
+                continue;
+            }
+            let own = client.get(&format!("{path}@{}", member.name)).await;
+            if own.code != 200 {
+                self.fail(&format!("{path} in {} is not shown ({} {}): {part}", member.name, own.code, own.text()));
+            }
+        }
+        if code == 200 && *kind == DEPLOYMENTS && shown["spec"]["replicas"].as_u64() != Some(sum) {
+            self.fail(&format!("{path} is shown with {} replicas, and has {sum}", shown["spec"]["replicas"]));
+        }
+    }
+
+    /// What a part has missed is brought together, as one of its writers: then it is known of all updates alone what they own.
+    fn judge_owners(&self, path: &str, member: &str, part: &Value, wanted: &Value) {
+        if self.unowned.contains(path) {
+            return;
+        }
+        let all = [part, wanted].map(Owners::of);
+        let all = if self.rescaled.contains(path) { all.map(Owners::without_replicas) } else { all };
+        let [is, wanted] = if self.was_cut { all.map(Owners::with_one_updater) } else { all };
+        if is != wanted {
+            let entries = &part["metadata"]["managedFields"];
+            self.fail(&format!(
+                "the fields of {path} in {member} are of\n{is}\nand should be of\n{wanted}\nby {entries}"
+            ));
         }
     }
 
@@ -304,6 +417,20 @@ impl Trial<'_> {
             let path = kind.object_path(NAMESPACE, name);
             self.of_oracle(Method::DELETE, &path, "application/json", "").await;
             self.world.clients[0].ask(Method::DELETE, &path, "application/json", "").await;
+            for member in self.world.members.iter().filter(|_| self.was_restored) {
+                member.ask(Method::DELETE, &path, "application/json", String::new()).await;
+            }
+            let client = &self.world.clients[0];
+            self.world
+                .eventually(async || {
+                    let left = client.get(&kind.path(NAMESPACE)).await.json()["items"].as_array().map_or(1, Vec::len);
+                    if left == 0 || (kind, name) != OBJECTS[OBJECTS.len() - 1] {
+                        Ok(())
+                    } else {
+                        Err(format!("{left} are left"))
+                    }
+                })
+                .await;
         }
     }
 }

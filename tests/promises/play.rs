@@ -11,7 +11,7 @@ use crate::{
     actors,
     chance::Chance,
     history::{Changed, History, Injected, Seen, Type, Watched, names},
-    kinds::{CONFIG_MAPS, KINDS, Kind},
+    kinds::{KINDS, Kind},
     trouble::{self, Trouble},
     world::World,
 };
@@ -78,18 +78,6 @@ impl Stage<'_> {
 
     pub(crate) fn note(&self, member: usize, what: String) {
         self.history.borrow_mut().injected.push(Injected { at: self.now(), member, what });
-    }
-
-    /// Waits until kubefold has noticed that a member is not there.
-    pub(crate) async fn is_missed(&self, member: usize) {
-        let name = self.world.members[member].name;
-        self.world
-            .eventually(async || {
-                let answer = self.world.clients[0].get(&format!("{}?limit=1", CONFIG_MAPS.path(""))).await;
-                let is_missed = answer.warnings().iter().any(|text| names(text, name) && text.contains("is down"));
-                if is_missed { Ok(()) } else { Err(format!("no warning about {name}: {answer:?}")) }
-            })
-            .await;
     }
 
     /// Asks a member past all faults; the answer is a success or a refusal.

@@ -99,7 +99,7 @@ pub(crate) async fn befall(stage: &Stage<'_>, mut chance: Chance, troubles: &[Tr
                 stage.note(at, "is killed and restored".to_owned());
                 member.endpoint.kill();
                 member.restore(&backups[at]);
-                stage.is_missed(at).await;
+                stage.world.is_missed(at).await;
                 member.endpoint.revive().await.expect("its own address");
             }
             Trouble::Uncertified => {

@@ -122,6 +122,18 @@ impl World {
         }
     }
 
+    /// Waits until kubefold has noticed that a member is not there.
+    pub(crate) async fn is_missed(&self, member: usize) {
+        let name = self.members[member].name;
+        self.eventually(async || {
+            let status = self.clients[0].get("/kubefold/v1/status").await.json();
+            let member = status["members"].as_array().into_iter().flatten().find(|member| member["name"] == name);
+            let is_missed = member.is_some_and(|member| member["reachable"] == false);
+            if is_missed { Ok(()) } else { Err(format!("{name} is not missed: {member:?}")) }
+        })
+        .await;
+    }
+
     /// Asks again and again until it is so.
     pub(crate) async fn eventually<T>(&self, ask: impl AsyncFn() -> Result<T, String>) -> T {
         let deadline = Instant::now() + SOON;

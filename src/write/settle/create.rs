@@ -127,8 +127,12 @@ impl<F: Fleet> Writer<F> {
         if open { Settled::Open } else { self.close(entry).await }
     }
 
-    /// Makes a part that is missing though the home exists. Says whether it is there, or needs not be.
+    /// Makes a part that is missing though the home exists. Says whether it is there, or needs not be. Of one that was made
+    /// already nothing is left to do, whatever somebody has done to it since.
     async fn finish_part(&self, entry: &Entry, target: &EntryTarget) -> bool {
+        if matches!(target.step, Step::Done { .. }) {
+            return true;
+        }
         let (there, step) = match self.find(entry, target).await {
             Found::Part { uid, body, .. } => return self.finish_found(entry, target, uid, &body).await,
             // What refers to others by their visible UIDs must find them there.

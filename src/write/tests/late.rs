@@ -4,26 +4,33 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::write::{
-    request::Request,
-    tests::{
-        Process, fresh, message, pair, parsed, request,
-        scripted::{Fault, Scripted, member},
-        update::{MERGE, down, patch, send},
-        workload,
+use crate::{
+    placement::plan::Standing,
+    write::{
+        request::Request,
+        tests::{
+            Process, fresh, message, pair, parsed, request,
+            scripted::{Fault, Scripted, member},
+            update::{MERGE, by, down, patch, send},
+            workload,
+        },
+        update::APPLY_PATCH,
     },
 };
-use kubefold_wire::resource::{Gvk, Gvr};
+use kubefold_wire::{
+    patch::merge_into,
+    resource::{Gvk, Gvr},
+};
 use std::time::Duration;
 
-fn of(kind: (&str, &str, &str), request: Request) -> Request {
+pub(super) fn of(kind: (&str, &str, &str), request: Request) -> Request {
     let (group, kind, resource) = kind;
     let is_namespace = kind == "Namespace";
     let namespace = if is_namespace { String::new() } else { request.namespace.clone() };
     Request { gvr: Gvr::new(group, "v1", resource), gvk: Gvk::new(group, "v1", kind), namespace, ..request }
 }
 
-const CONFIG_MAP: (&str, &str, &str) = ("", "ConfigMap", "configmaps");
+pub(super) const CONFIG_MAP: (&str, &str, &str) = ("", "ConfigMap", "configmaps");
 const NAMESPACE: (&str, &str, &str) = ("", "Namespace", "namespaces");
 const BUDGET: (&str, &str, &str) = ("policy", "PodDisruptionBudget", "poddisruptionbudgets");
 
@@ -131,7 +138,7 @@ async fn an_apply_that_lands_late_changes_nothing_that_came_after_it() {
     assert_eq!(process.writer.create(of(CONFIG_MAP, request("", &object))).await.code, 201);
     let apply = |value: &str| {
         let patch = patch("application/apply-patch+yaml", &body(&json!({"a": value})));
-        of(CONFIG_MAP, Request { query: "fieldManager=ci".into(), ..patch })
+        of(CONFIG_MAP, Request { query: "fieldManager=ci&force=true".into(), ..patch })
     };
     {
         let mut world = fleet.world.lock();
@@ -287,5 +294,79 @@ async fn a_part_that_a_scale_up_has_still_to_make_is_made_as_the_object_is_then(
         assert_eq!(fleet.standing("web"), pair(&[("east", 2), ("west", 10)]), "{fault:?}");
         assert_eq!(labels(&fleet), both(&json!({"a": "2"})), "{fault:?}");
         assert!(process.writer.journal().open_entries().is_empty());
+    }
+}
+
+/// Who has which fields of each member's part.
+fn managers(fleet: &Scripted) -> Vec<Value> {
+    let world = fleet.world.lock();
+    let parts = world.members.values().filter_map(|cluster| cluster.objects.get("web"));
+    parts.map(|part| part["metadata"]["managedFields"].clone()).collect()
+}
+
+/// Has a manager apply a label of its own.
+fn apply(manager: &str) -> Request {
+    let mut object = body(&json!({manager: "1"}));
+    merge_into(&mut object, json!({"apiVersion": "v1", "kind": "ConfigMap"}));
+    by(manager, "", of(CONFIG_MAP, patch(APPLY_PATCH, &object)))
+}
+
+/// Has a member be away, or back.
+fn cut_off(fleet: &Scripted, at: &str, is: bool) {
+    down(fleet, at, is);
+    let standing = is.then(|| Standing::Down("cut off".into()));
+    fleet.world.lock().members.get_mut(&member(at)).unwrap().standing = standing;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_was_made_is_not_made_again_while_another_waits() {
+    for is_deleted in [false, true] {
+        let fleet = Scripted::new(&[("east", 1), ("north", 1), ("west", 2)]);
+        let directory = tempfile::tempdir().unwrap();
+        let process = Process::start(fleet.clone(), &directory);
+        cut_off(&fleet, "north", true);
+        assert_eq!(send(&process, apply("ci")).await.code, 201);
+        cut_off(&fleet, "east", true);
+        process.writer.replay();
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(send(&process, apply("cd")).await.code, 200);
+        if is_deleted {
+            fleet.world.lock().members.get_mut(&member("east")).unwrap().objects.clear();
+        }
+        for back in ["east", "north"] {
+            cut_off(&fleet, back, false);
+        }
+        process.writer.replay();
+        process.settled().await;
+        let managers = managers(&fleet);
+        assert_eq!(managers.len(), if is_deleted { 2 } else { 3 }, "what somebody deleted stays deleted");
+        assert!(managers.iter().all(|of| *of == managers[0] && of.as_array().unwrap().len() == 2), "{managers:#?}");
+        assert!(process.writer.journal().open_entries().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_is_made_late_has_the_managers_that_the_others_have() {
+    for (away, restarts) in [("east", false), ("east", true), ("west", false), ("west", true)] {
+        let (fleet, directory, mut process) = fresh();
+        cut_off(&fleet, away, true);
+        assert_eq!(send(&process, apply("ci")).await.code, 201);
+        assert_eq!(send(&process, apply("cd")).await.code, 200);
+        assert_eq!(send(&process, by("ann", "", relabel(CONFIG_MAP, &json!({"ann": "1"})))).await.code, 200);
+        if restarts {
+            process.cancel.cancel();
+            process.settled().await;
+            let restarted = fleet.restarted();
+            process = Process::start(restarted.clone(), &directory);
+            // As a store that has not read the object has it.
+            restarted.withheld.lock().insert("web".into());
+        }
+        cut_off(&fleet, away, false);
+        process.writer.replay();
+        process.settled().await;
+        let managers = managers(&fleet);
+        assert_eq!(managers.len(), 2);
+        assert_eq!(managers[0], managers[1], "{away} was away, {restarts}");
+        assert_eq!(managers[0].as_array().unwrap().len(), 3, "{away} was away: {}", managers[0]);
     }
 }

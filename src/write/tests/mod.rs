@@ -10,6 +10,7 @@ mod outage;
 mod overriding;
 mod quotas;
 mod scripted;
+mod sequences;
 mod storm;
 mod strategies;
 mod update;

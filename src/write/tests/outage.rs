@@ -13,24 +13,14 @@ use crate::write::{
     tests::{
         Process, message,
         scripted::{Fault, Scripted, member},
-        update::{MERGE, down, patch, placed, put, send},
+        update::{self, MERGE, down, patch, placed, put, send},
     },
+    update::APPLY_PATCH,
 };
-use kubefold_serving::caller::Caller;
-
-const APPLY: &str = "application/apply-patch+yaml";
 
 /// A part without what each member has of its own.
 fn bare(fleet: &Scripted, at: &str) -> Value {
-    let mut part = fleet.world.lock().members[&member(at)].objects["web"].clone();
-    let metadata = part["metadata"].as_object_mut().unwrap();
-    for own in ["uid", "resourceVersion", "generation", "annotations"] {
-        metadata.shift_remove(own);
-    }
-    part["spec"].as_object_mut().unwrap().shift_remove("replicas");
-    part.as_object_mut().unwrap().shift_remove("status");
-    part.sort_all_objects();
-    part
+    update::bare(&fleet.world.lock().members[&member(at)].objects["web"])
 }
 
 fn replicas(fleet: &Scripted) -> u64 {
@@ -39,8 +29,8 @@ fn replicas(fleet: &Scripted) -> u64 {
 
 /// Somebody writes.
 fn by(writer: usize, request: Request) -> Request {
-    let caller = Caller { user: format!("user-{writer}"), ..request.caller };
-    Request { query: format!("fieldManager=k{writer}"), caller, ..request }
+    let force = if request.content_type == APPLY_PATCH { "&force=true" } else { "" };
+    update::by(&format!("k{writer}"), force, request)
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,6 +101,25 @@ async fn what_may_have_landed_is_not_begun_before() {
     }
 }
 
+/// What an apply sets anew was another manager's before somebody took it away.
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_away_before_an_apply_is_no_conflict_of_it() {
+    let (fleet, _directory, process) = placed().await;
+    down(&fleet, "east", true);
+    let removal = update::by("ann", "", patch(MERGE, &json!({"metadata": {"labels": {"app": null}}})));
+    let body =
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "labels": {"app": "new"}}});
+    for request in [removal, update::by("ci", "", patch(APPLY_PATCH, &body))] {
+        let reply = send(&process, request).await;
+        assert_eq!(reply.code, 200, "{}", message(&reply));
+    }
+    down(&fleet, "east", false);
+    process.writer.replay();
+    tokio::time::sleep(Duration::from_secs(900)).await;
+    assert!(process.writer.journal().open_entries().is_empty(), "{:#?}", process.writer.journal().open_entries());
+    assert_eq!(bare(&fleet, "east"), bare(&fleet, "west"));
+}
+
 #[derive(Clone, Debug)]
 enum Act {
     Label(&'static str, Option<u8>),
@@ -175,7 +184,7 @@ async fn perform(process: Process, fleet: &Scripted, directory: &TempDir, writer
         Act::Apply(number) => {
             let labels = json!({"a": format!("v{number}"), format!("of-k{writer}"): format!("v{number}")});
             patch(
-                APPLY,
+                APPLY_PATCH,
                 &json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "labels": labels}}),
             )
         }

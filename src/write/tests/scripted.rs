@@ -3,6 +3,7 @@
 //! Embedded members (`tests/promises`) cannot take their place: these tests put a fault or a kill after each single call of
 //! a write, and after each pair of calls, so that they have to know and to number the calls.
 
+mod change;
 mod fault;
 mod standing;
 
@@ -43,9 +44,7 @@ use crate::{
     },
 };
 use kubefold_serving::caller::Caller;
-use kubefold_wire::{
-    matching::ObjectSelector, patch::merge_into, path::ApiPath, resource::Gvr, splice::splice, status::Status,
-};
+use kubefold_wire::{matching::ObjectSelector, path::ApiPath, resource::Gvr, splice::splice, status::Status};
 
 /// Everything that is not kubefold: it survives a crash.
 #[derive(Default)]
@@ -149,7 +148,6 @@ impl World {
         let dry =
             call.query.contains("dryRun=All") || String::from_utf8_lossy(&call.body).contains(r#""dryRun":["All"]"#);
         self.uids += 1;
-        let fresh = format!("own-{member}-{}", self.uids);
         let Some(cluster) = self.members.get_mut(member) else { panic!("no member {member}") };
         let mut segments = call.path.as_str().split('/').skip(6);
         let last = call.path.as_str().rsplit('/').next().unwrap().to_owned();
@@ -166,17 +164,16 @@ impl World {
                 already.reason = kubefold_wire::status::Reason::AlreadyExists;
                 return status(already);
             }
-            object["metadata"]["uid"] = fresh.clone().into();
-            object["metadata"]["generation"] = 1.into();
-            object["metadata"]["resourceVersion"] = self.uids.to_string().into();
-            let body = Bytes::from(object.to_string());
-            if !dry {
-                cluster.objects.insert(name, object);
-                self.made.push((member.clone(), fresh));
-            }
-            return (StatusCode::CREATED, body);
+            change::owned(call, None, &mut object, "");
+            return self.insert(member, &name, object, dry);
         }
         let Some(object) = cluster.objects.get(&last).cloned() else {
+            if change::makes(call) {
+                return match change::applied(call, None) {
+                    Ok(object) => self.insert(member, &last, object, dry),
+                    Err(error) => status(error.into()),
+                };
+            }
             return status(Status::not_found("apps", "deployments", &last));
         };
         if call.method == Method::GET {
@@ -209,43 +206,21 @@ impl World {
         }
         (StatusCode::OK, Bytes::from(json!({"kind": "Status", "status": "Success"}).to_string()))
     }
+}
 
-    /// A `PUT` or a merge patch.
-    fn replace(&mut self, member: &MemberName, call: &Call, name: &str, held: Value, dry: bool) -> (StatusCode, Bytes) {
-        let body: Value = serde_json::from_slice(&call.body).unwrap();
-        let expected = &body["metadata"]["uid"];
-        if call.method == Method::PATCH && expected.is_string() && *expected != held["metadata"]["uid"] {
-            let words = "Precondition failed: UID in precondition".to_owned();
-            let status = Status::conflict("apps", "deployments", name, words);
-            return (status.code, status.to_json());
-        }
-        let asks = &body["metadata"]["resourceVersion"];
-        if asks.as_str().is_some_and(|text| !matches!(text, "" | "0")) && *asks != held["metadata"]["resourceVersion"] {
-            let words = format!(
-                "Operation cannot be fulfilled on deployments.apps {name:?}: the object has been modified; please apply \
-                 your changes to the latest version and try again"
-            );
-            let status = Status::conflict("apps", "deployments", name, words);
-            return (status.code, status.to_json());
-        }
-        let mut next = if call.method == Method::PUT { body } else { held.clone() };
-        if call.method == Method::PATCH {
-            merge_into(&mut next, serde_json::from_slice(&call.body).unwrap());
-        }
-        for field in ["uid", "generation", "resourceVersion"] {
-            next["metadata"][field] = held["metadata"][field].clone();
-        }
-        next["status"] = held["status"].clone();
-        if next["spec"] != held["spec"] {
-            next["metadata"]["generation"] = (held["metadata"]["generation"].as_u64().unwrap_or(0) + 1).into();
-        }
-        if next != held {
-            next["metadata"]["resourceVersion"] = self.uids.to_string().into();
-        }
+impl World {
+    /// Has a member hold a new object.
+    fn insert(&mut self, member: &MemberName, name: &str, mut object: Value, dry: bool) -> (StatusCode, Bytes) {
+        let fresh = format!("own-{member}-{}", self.uids);
+        object["metadata"]["uid"] = fresh.clone().into();
+        object["metadata"]["generation"] = 1.into();
+        object["metadata"]["resourceVersion"] = self.uids.to_string().into();
+        let body = Bytes::from(object.to_string());
         if !dry {
-            self.members.get_mut(member).unwrap().objects.insert(name.to_owned(), next.clone());
+            self.members.get_mut(member).unwrap().objects.insert(name.to_owned(), object);
+            self.made.push((member.clone(), fresh));
         }
-        (StatusCode::OK, Bytes::from(next.to_string()))
+        (StatusCode::CREATED, body)
     }
 }
 

@@ -14,6 +14,7 @@ use crate::{
         },
     },
 };
+use kubefold_serving::caller::Caller;
 
 pub(super) const MERGE: &str = "application/merge-patch+json";
 const JSON: &str = "application/json-patch+json";
@@ -24,6 +25,12 @@ pub(super) fn put(body: &Value) -> Request {
 
 pub(super) fn patch(content_type: &str, body: &Value) -> Request {
     Request { method: Method::PATCH, content_type: content_type.into(), ..put(body) }
+}
+
+/// The request of another user and field manager; `more` is added to the query.
+pub(super) fn by(manager: &str, more: &str, request: Request) -> Request {
+    let caller = Caller { user: manager.to_owned(), ..request.caller };
+    Request { query: format!("fieldManager={manager}{more}"), caller, ..request }
 }
 
 pub(super) async fn send(process: &Process, request: Request) -> Reply {
@@ -43,6 +50,20 @@ pub(super) fn labels(fleet: &Scripted, name: &str) -> Vec<(String, Value)> {
 
 pub(super) fn everywhere(value: &str) -> Vec<(String, Value)> {
     ["east", "west"].map(|name| (name.to_owned(), json!(value))).to_vec()
+}
+
+/// A part without what each member has of its own.
+pub(super) fn bare(part: &Value) -> Value {
+    let mut part = part.clone();
+    let fields = |part: &mut Value, place: &str, own: &[&str]| {
+        let Some(map) = part.pointer_mut(place).and_then(Value::as_object_mut) else { return };
+        own.iter().for_each(|own| drop(map.shift_remove(*own)));
+    };
+    fields(&mut part, "/metadata", &["uid", "resourceVersion", "generation", "annotations", "managedFields"]);
+    fields(&mut part, "/spec", &["replicas"]);
+    fields(&mut part, "", &["status"]);
+    part.sort_all_objects();
+    part
 }
 
 pub(super) fn edit(fleet: &Scripted, at: &str, change: impl FnOnce(&mut Value)) {

@@ -9,9 +9,9 @@ use crate::{
     write::{
         Writer,
         fleet::Fleet,
-        journal::{Entry, EntryTarget},
+        journal::{Entry, EntryTarget, Step},
         request::{OWN_MANAGER, values},
-        steps::Outcome,
+        steps::{Found, Outcome},
         update::{
             desired::MERGE_PATCH,
             part::{Asking, How, Manner, Ownership, document},
@@ -21,8 +21,8 @@ use crate::{
 use kubefold_wire::{patch::steps, warning::Warnings};
 
 impl<F: Fleet> Writer<F> {
-    /// Has the fields of a part that was just made belong to the managers that would have them on one cluster: those of its home,
-    /// where that stands already; else not to one whose apply left them out. Gives the part as it is then.
+    /// Has the fields of a part that was just made belong to the managers that would have them on one cluster: those of another
+    /// part, where one stands already; else not to one whose apply left them out. Gives the part as it is then.
     pub(in crate::write) async fn own_made(
         &self,
         entry: &Entry,
@@ -30,7 +30,7 @@ impl<F: Fleet> Writer<F> {
         made: Document,
         said: &mut Warnings,
     ) -> Document {
-        let home = self.home_of(entry, target);
+        let home = self.other_part(entry, target).await;
         if home.is_none() && !entry.applied {
             return made;
         }
@@ -52,11 +52,22 @@ impl<F: Fleet> Writer<F> {
         self.set_managers(asking, &target.member, &document, managers, said).await.unwrap_or(made)
     }
 
-    /// The home's document, of an object that is shown.
-    fn home_of(&self, entry: &Entry, target: &EntryTarget) -> Option<Value> {
-        self.fleet.visible(&entry.key).filter(|visible| visible.uid == entry.uid)?;
-        let home = self.fleet.parts(&entry.key).into_iter().next().filter(|home| home.member != target.member)?;
-        document(&entry.key, &home.json)
+    /// The document of another part, the home's if that is not this one: as it is shown, or as its member has it. What an
+    /// earlier process left unfinished is not shown before it is settled.
+    async fn other_part(&self, entry: &Entry, target: &EntryTarget) -> Option<Value> {
+        let is_shown = self.fleet.visible(&entry.key).is_some_and(|visible| visible.uid == entry.uid);
+        let shown = self.fleet.parts(&entry.key).into_iter().find(|part| is_shown && part.member != target.member);
+        if let Some(shown) = shown {
+            return document(&entry.key, &shown.json);
+        }
+        for other in entry.targets.iter().filter(|other| other.member != target.member) {
+            if matches!(other.step, Step::Done { .. })
+                && let Found::Part { body, .. } = self.find(entry, other).await
+            {
+                return document(&entry.key, &body);
+            }
+        }
+        None
     }
 
     /// Has the fields of a part that was just applied belong to the managers that would have them on one cluster. Gives the part

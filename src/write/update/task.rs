@@ -140,8 +140,10 @@ impl Pending {
     pub(super) fn live_of_first(&self, count: usize, home: &Value) -> Vec<Change> {
         let (mut live, mut later): (Vec<Change>, Vec<Change>) = Default::default();
         for (number, waiting) in self.0.iter().enumerate().rev() {
-            let mut batch = if waiting.part.apply.is_none() { waiting.part.own.clone() } else { Vec::new() };
-            for (at, change) in waiting.part.shared.iter().enumerate().filter(|_| waiting.part.apply.is_none()) {
+            // An apply is brought as one; what it says only tells that an earlier value was wanted before it.
+            let is_apply = waiting.part.apply.is_some();
+            let mut batch = if is_apply { Vec::new() } else { waiting.part.own.clone() };
+            for (at, change) in waiting.part.shared.iter().enumerate() {
                 let (Some(of_home), Some(holds)) = (waiting.home.get(at), waiting.holds.get(at)) else { continue };
                 if change.is_nothing() {
                     continue;
@@ -151,7 +153,7 @@ impl Pending {
                     batch.push(change.clone());
                 }
             }
-            let all = if number < count { &mut live } else { &mut later };
+            let all = if number < count && !is_apply { &mut live } else { &mut later };
             batch.append(all);
             *all = batch;
         }

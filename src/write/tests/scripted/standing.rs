@@ -1,7 +1,7 @@
 //! What stands in the members.
 
 use bytes::Bytes;
-use http::{Method, StatusCode};
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::{
@@ -48,31 +48,19 @@ impl World {
         subresource: &str,
         dry: bool,
     ) -> (StatusCode, Bytes) {
-        let fresh = self.uids + 1000;
         let cluster = self.members.get_mut(member).unwrap();
         let Some(object) = cluster.objects.get(name) else {
             let status = Status::not_found("apps", "deployments", name);
             return (status.code, status.to_json());
         };
-        let mut object = object.clone();
+        let object = object.clone();
         if subresource == "eviction" {
             if !dry {
                 cluster.objects.remove(name);
             }
             return (StatusCode::CREATED, Bytes::from(json!({"kind": "Status", "status": "Success"}).to_string()));
         }
-        if call.method != Method::GET {
-            let said: Value = serde_json::from_slice(&call.body).unwrap();
-            object["spec"]["replicas"] = said["spec"]["replicas"].clone();
-            object["metadata"]["resourceVersion"] = fresh.to_string().into();
-        }
-        if !dry {
-            cluster.objects.insert(name.to_owned(), object.clone());
-        }
-        let revision = &object["metadata"]["resourceVersion"];
-        let scale = json!({"kind": "Scale", "apiVersion": "autoscaling/v1",
-            "metadata": {"name": name, "resourceVersion": revision}, "spec": {"replicas": object["spec"]["replicas"]}});
-        (StatusCode::OK, scale.to_string().into())
+        self.rescale(member, call, name, &object, dry)
     }
 
     /// While something moves, what runs is available at once.
