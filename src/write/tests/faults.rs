@@ -247,11 +247,6 @@ async fn every_two_faults_of_a_scale() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_two_faults_of_a_put_of_a_scale() {
-    every_two_faults(Verb::PutScale).await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn every_kill_after_every_fault_of_a_create() {
     every_kill_after_every_fault(Verb::Create).await;
 }
@@ -279,9 +274,4 @@ async fn every_kill_after_every_fault_of_an_apply_of_a_total() {
 #[tokio::test(start_paused = true)]
 async fn every_kill_after_every_fault_of_a_scale() {
     every_kill_after_every_fault(Verb::Scale).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn every_kill_after_every_fault_of_a_put_of_a_scale() {
-    every_kill_after_every_fault(Verb::PutScale).await;
 }

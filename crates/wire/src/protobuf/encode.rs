@@ -6,27 +6,15 @@
 //! Source: the `generated.pb.go` of k8s.io/api, by gogo/protobuf: fields in the order of their numbers, map entries in that of
 //! their keys; every field is written that is no pointer, list, map or byte slice.
 
-use std::{borrow::Cow, collections::HashMap, fmt, ops::Range, sync::OnceLock};
+use std::{borrow::Cow, collections::HashMap, fmt, ops::Range};
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde_json::value::RawValue;
 use smallvec::SmallVec;
 
 use super::leaf::{OfLeaf, length_delimited, tag, varint};
-use super::schema::{Field, Mark, Message, Messages, Shape, StructId, Style, Value};
+use super::schema::{Field, FieldPath, Mark, Message, Messages, Shape, StructId, Style, Value};
 use crate::types::SchemaError;
-
-/// The places of the fields that lead to one: more than one where a struct's fields stand among those around it.
-pub(super) type FieldPath = SmallVec<[usize; 2]>;
-
-/// What the encoder knows of a message, worked out when it is first written.
-#[derive(Debug, Default)]
-pub(super) struct Writing {
-    /// By the name that JSON has.
-    names: OnceLock<HashMap<&'static str, FieldPath>>,
-    /// The message when nothing is set.
-    zero: OnceLock<Vec<u8>>,
-}
 
 /// Writes one object.
 pub(super) struct Encoder {

@@ -64,7 +64,7 @@ impl OfLeaf<'_> {
         self.bytes(&content)
     }
 
-    fn timestamp(self, (seconds, nanos): (i64, i32)) -> Option<Range<usize>> {
+    fn timestamp(self, seconds: i64, nanos: i32) -> Option<Range<usize>> {
         let mut content = Vec::with_capacity(16);
         tag(&mut content, 1, 0);
         varint(&mut content, seconds.cast_unsigned());
@@ -114,8 +114,8 @@ impl Visitor<'_> for OfLeaf<'_> {
             Value::String => Ok(self.bytes(text.as_bytes())),
             Value::Bytes => Ok(self.bytes(&BASE64.decode(text).map_err(|_| invalid())?)),
             Value::Time | Value::MicroTime => {
-                let time = values::timestamp_of(text, self.value).ok_or_else(invalid)?;
-                Ok(self.timestamp(time))
+                let (seconds, nanos) = values::timestamp_of(text, self.value).ok_or_else(invalid)?;
+                Ok(self.timestamp(seconds, nanos))
             }
             Value::Duration => {
                 let nanos = duration::parse(text).map_err(|_| invalid())?;

@@ -1,8 +1,12 @@
 //! The message types of the Kubernetes API: the structs of the one schema, with their fields by number.
 
-use std::sync::{LazyLock, OnceLock};
+use std::{
+    collections::HashMap,
+    sync::{LazyLock, OnceLock},
+};
 
-use super::encode::Writing;
+use smallvec::SmallVec;
+
 pub(super) use crate::types::{Field, Mark, Shape, StructId, Style, Value};
 use crate::types::{Schema, SchemaError};
 
@@ -16,6 +20,18 @@ static MESSAGES: LazyLock<Result<Messages, SchemaError>> = LazyLock::new(|| {
 pub(super) struct Messages {
     schema: &'static Schema,
     read: Vec<OnceLock<Message>>,
+}
+
+/// The places of the fields that lead to one: more than one where a struct's fields stand among those around it.
+pub(super) type FieldPath = SmallVec<[usize; 2]>;
+
+/// What the encoder knows of a message, worked out when it is first written.
+#[derive(Debug, Default)]
+pub(super) struct Writing {
+    /// By the name that JSON has.
+    pub(super) names: OnceLock<HashMap<&'static str, FieldPath>>,
+    /// The message when nothing is set.
+    pub(super) zero: OnceLock<Vec<u8>>,
 }
 
 /// One message type.
