@@ -19,22 +19,21 @@ use crate::types::SchemaError;
 /// Writes one object.
 pub(super) struct Encoder {
     messages: &'static Messages,
-    /// Finished records and messages. Those that lie in others lie before them, so that nothing is moved.
+    /// Finished records, one behind the other. What a message was put together from is taken away with its end.
     scratch: Vec<u8>,
 }
 
 impl Encoder {
     pub(super) fn new(messages: &'static Messages, size: usize) -> Self {
-        Self { messages, scratch: Vec::with_capacity(size * 4) }
+        Self { messages, scratch: Vec::with_capacity(size) }
     }
 
-    /// Appends the message of an object to `out`.
-    pub(super) fn object(mut self, id: StructId, json: &str, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+    /// The message of an object.
+    pub(super) fn object(mut self, id: StructId, json: &str) -> Result<Vec<u8>, serde_json::Error> {
         let mut parser = serde_json::Deserializer::from_str(json);
-        let range = OfMessage { encoder: &mut self, id }.deserialize(&mut parser)?;
+        OfMessage { encoder: &mut self, id }.deserialize(&mut parser)?;
         parser.end()?;
-        out.extend_from_slice(self.scratch.get(range).unwrap_or_default());
-        Ok(())
+        Ok(self.scratch)
     }
 
     fn message(&self, id: StructId) -> Result<&'static Message, SchemaError> {
@@ -49,23 +48,29 @@ impl Encoder {
         self.scratch.extend_from_within(range);
     }
 
-    /// Appends a record of something that is finished.
-    fn record(&mut self, number: u32, content: Range<usize>) -> Range<usize> {
-        let start = self.here();
-        tag(&mut self.scratch, number, 2);
-        varint(&mut self.scratch, content.len() as u64);
-        self.copy(content);
+    /// Takes away what lies between `start` and `end`: what stands behind is made of it. Gives where that is then.
+    fn forget(&mut self, start: usize, end: usize) -> Range<usize> {
+        self.scratch.drain(start..end);
         start..self.here()
     }
 
-    /// Appends a message of records.
-    fn assemble(&mut self, mut parts: Parts) -> Result<Range<usize>, SchemaError> {
+    /// Makes a record of the last that was written, from `start` on.
+    fn record(&mut self, number: u32, start: usize) -> Range<usize> {
+        let mut head = SmallVec::<[u8; 16]>::new();
+        tag(&mut head, number, 2);
+        varint(&mut head, (self.here() - start) as u64);
+        self.scratch.splice(start..start, head);
+        start..self.here()
+    }
+
+    /// Puts a message together of its records, in the place of all that lies behind `begin`.
+    fn assemble(&mut self, mut parts: Parts, begin: usize) -> Result<Range<usize>, SchemaError> {
         for (position, inner) in std::mem::take(&mut parts.inner) {
             let is_set = !inner.records.is_empty();
             let Some(field) = parts.message.fields.get(position) else { continue };
             if field.shape == Shape::One || is_set {
-                let content = self.assemble(*inner)?;
-                let record = self.record(field.number.unwrap_or_default(), content);
+                let content = self.assemble(*inner, self.here())?;
+                let record = self.record(field.number.unwrap_or_default(), content.start);
                 parts.records.push((position, record));
             }
         }
@@ -83,7 +88,7 @@ impl Encoder {
                 zero_record(self.messages, field, *number, &mut self.scratch)?;
             }
         }
-        Ok(start..self.here())
+        Ok(self.forget(begin, start))
     }
 }
 
@@ -219,11 +224,12 @@ impl<'de> Visitor<'de> for OfMessage<'_> {
 
     fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
         let parts = Parts::of(self.encoder.messages, self.id).map_err(E::custom)?;
-        self.encoder.assemble(parts).map_err(E::custom)
+        self.encoder.assemble(parts, self.encoder.here()).map_err(E::custom)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let Self { encoder, id } = self;
+        let begin = encoder.here();
         let mut parts = Parts::of(encoder.messages, id).map_err(A::Error::custom)?;
         let names = encoder.messages.names(parts.message).map_err(A::Error::custom)?;
         while let Some(key) = map.next_key_seed(Key(names))? {
@@ -237,7 +243,7 @@ impl<'de> Visitor<'de> for OfMessage<'_> {
             let records = &mut of.records;
             map.next_value_seed(OfField { encoder, field, position, records })?;
         }
-        encoder.assemble(parts).map_err(A::Error::custom)
+        encoder.assemble(parts, begin).map_err(A::Error::custom)
     }
 }
 
@@ -324,6 +330,7 @@ impl<'de> Visitor<'de> for OfField<'_, '_> {
         let number = field.number.unwrap_or_default();
         let mut entries: Vec<(Cow<'de, str>, Range<usize>)> = Vec::new();
         while let Some(key) = map.next_key::<Text<'de>>()? {
+            let before = encoder.here();
             let value = map.next_value_seed(OfValue { encoder, value: field.value, number: 2 })?;
             let value = match (value, field.value) {
                 (Some(value), _) => value,
@@ -333,8 +340,8 @@ impl<'de> Visitor<'de> for OfField<'_, '_> {
             let start = encoder.here();
             length_delimited(&mut encoder.scratch, 1, key.0.as_bytes());
             encoder.copy(value);
-            let content = start..encoder.here();
-            entries.push((key.0, encoder.record(number, content)));
+            let content = encoder.forget(before, start);
+            entries.push((key.0, encoder.record(number, content.start)));
         }
         entries.sort_by(|(one, _), (other, _)| one.cmp(other));
         records.extend(entries.into_iter().map(|(_, record)| (position, record)));
@@ -383,7 +390,7 @@ impl<'de> DeserializeSeed<'de> for OfValue<'_> {
         match value {
             Value::Struct(id) => {
                 let content = deserializer.deserialize_option(Nullable(OfMessage { encoder: &mut *encoder, id }))?;
-                Ok(content.map(|content| encoder.record(number, content)))
+                Ok(content.map(|content| encoder.record(number, content.start)))
             }
             Value::Double => {
                 // Not by serde_json, which reads some numbers inexactly.
@@ -402,8 +409,7 @@ impl<'de> DeserializeSeed<'de> for OfValue<'_> {
                 Ok(Some(raw.get()).filter(|text| *text != "null").map(|text| {
                     let start = encoder.here();
                     length_delimited(&mut encoder.scratch, 1, text.as_bytes());
-                    let content = start..encoder.here();
-                    encoder.record(number, content)
+                    encoder.record(number, start)
                 }))
             }
             Value::WrappedStrings => {
@@ -411,8 +417,7 @@ impl<'de> DeserializeSeed<'de> for OfValue<'_> {
                 Ok(texts.map(|texts| {
                     let start = encoder.here();
                     texts.iter().for_each(|text| length_delimited(&mut encoder.scratch, 1, text.0.as_bytes()));
-                    let content = start..encoder.here();
-                    encoder.record(number, content)
+                    encoder.record(number, start)
                 }))
             }
             _ => deserializer.deserialize_any(OfLeaf { out: &mut encoder.scratch, value, number }),
@@ -453,6 +458,7 @@ fn either<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Range<usize>, D::Error> {
     let raw = <&RawValue as serde::Deserialize>::deserialize(deserializer)?.get();
+    let begin = encoder.here();
     let mut parts = Parts::of(encoder.messages, id).map_err(D::Error::custom)?;
     let is_of = |field: &Field| {
         matches!(
@@ -480,5 +486,5 @@ fn either<'de, D: Deserializer<'de>>(
     if let (Some(position), true) = (allows, raw.starts_with('{')) {
         put(encoder, position, "true")?;
     }
-    encoder.assemble(parts).map_err(D::Error::custom)
+    encoder.assemble(parts, begin).map_err(D::Error::custom)
 }

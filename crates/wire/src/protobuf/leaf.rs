@@ -11,17 +11,17 @@ use super::values;
 use crate::duration;
 
 /// Appends the key of a record.
-pub(super) fn tag(out: &mut Vec<u8>, number: u32, wire_type: u32) {
+pub(super) fn tag(out: &mut impl Extend<u8>, number: u32, wire_type: u32) {
     varint(out, u64::from(number << 3 | wire_type));
 }
 
 /// Appends a number in as many bytes as it needs.
-pub(super) fn varint(out: &mut Vec<u8>, mut value: u64) {
+pub(super) fn varint(out: &mut impl Extend<u8>, mut value: u64) {
     while value >= 0x80 {
-        out.push(value as u8 | 0x80);
+        out.extend([value as u8 | 0x80]);
         value >>= 7;
     }
-    out.push(value as u8);
+    out.extend([value as u8]);
 }
 
 /// Appends a record of bytes.

@@ -73,8 +73,7 @@ pub fn from_json(json: &str) -> Result<Vec<u8>, EncodeError> {
     let TypeMeta { api_version, kind } = serde_json::from_str(json)?;
     let messages = Messages::get()?;
     let id = messages.kind(&api_version, &kind).ok_or(EncodeError::UnknownKind)?;
-    let mut message = Vec::with_capacity(json.len());
-    Encoder::new(messages, json.len()).object(id, json, &mut message)?;
+    let message = Encoder::new(messages, json.len()).object(id, json)?;
     let mut type_meta = Vec::with_capacity(api_version.len() + kind.len() + 4);
     length_delimited(&mut type_meta, 1, api_version.as_bytes());
     length_delimited(&mut type_meta, 2, kind.as_bytes());
