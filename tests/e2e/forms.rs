@@ -628,9 +628,9 @@ async fn a_list_of_one_object_has_it_as_its_get() {
         object.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
         object
     };
-    api.create("/api/v1/namespaces", &labelled("Namespace", "listed", json!({}))).await;
-    let below = "/api/v1/namespaces/listed";
-    let deployments = "/apis/apps/v1/namespaces/listed/deployments";
+    api.create("/api/v1/namespaces", &labelled("Namespace", "alone", json!({}))).await;
+    let below = "/api/v1/namespaces/alone";
+    let deployments = "/apis/apps/v1/namespaces/alone/deployments";
     api.create(&format!("{below}/configmaps"), &labelled("ConfigMap", "placed", json!({"data": {"a": "1"}}))).await;
     let mut web = testbed::samples::deployment("web", 3);
     web["metadata"]["labels"] = json!({"one": "web"});
@@ -648,7 +648,7 @@ async fn a_list_of_one_object_has_it_as_its_get() {
         (maps.as_str(), "placed", "placed"),
         (&maps, "own%40west", "own"),
         (deployments, "web", "web"),
-        ("/api/v1/namespaces", "listed", "listed"),
+        ("/api/v1/namespaces", "alone", "alone"),
     ] {
         let forms = [
             ("application/json".to_owned(), "application/json".to_owned()),

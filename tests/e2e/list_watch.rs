@@ -198,7 +198,7 @@ async fn fallbacks(api: &Api) {
     let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
     let list = ask(api, Method::GET, MAPS, kubectl).await;
     assert_eq!((list.status, &list.json()["kind"]), (StatusCode::OK, &json!("Table")));
-    for accept in ["application/vnd.kubernetes.protobuf", "application/json;as=Table;v=v2;g=meta.k8s.io", "text/html"] {
+    for accept in ["application/cbor", "application/json;as=Table;v=v2;g=meta.k8s.io", "text/html"] {
         for path in [MAPS.to_owned(), format!("{MAPS}/x@east"), format!("{MAPS}?watch=1")] {
             let refused = ask(api, Method::GET, &path, accept).await;
             assert_eq!(refused.status, StatusCode::NOT_ACCEPTABLE, "{accept}: {refused}");

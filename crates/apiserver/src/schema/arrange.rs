@@ -257,7 +257,7 @@ mod tests {
         let text = include_str!("../../../wire/src/protobuf/testdata/vectors.txt");
         let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         let (types, mut count) = (builtin(), 0);
-        for chunk in lines.chunks_exact(3) {
+        for chunk in lines.chunks_exact(4) {
             let words: Vec<&str> = chunk[0].split(' ').collect();
             let (group, version) = words[0].split_once('/').unwrap_or(("", words[0]));
             let Some(typed) = crate::schema::builtin_kind(group, version, words[1]).and_then(|name| types.named(name))
