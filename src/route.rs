@@ -509,11 +509,11 @@ impl Router {
             }
             _ => Err(request_not_built(info, &self.stores.shared().naming).into()),
         };
-        match (answer, unstorable()) {
-            (Err(_), Some(resource)) => Box::pin(self.unwatchable(info, resource, target, asked)).await,
-            // Boxed: few kinds have something to be warned of.
-            (answer, _) => Box::pin(self.reader.warned(target, asked, answer)).await,
+        if let (Err(_), Some(resource)) = (&answer, unstorable()) {
+            return Box::pin(self.unwatchable(info, resource, target, asked)).await;
         }
+        let deprecations = self.stores.deprecations(&target.gvr, asked.audience());
+        if deprecations.is_empty() { answer } else { Box::pin(asked.warned(answer, &deprecations)).await }
     }
 
     /// A read of what no store can hold.

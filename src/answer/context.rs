@@ -23,6 +23,7 @@ use kubefold_wire::{
     options::query_value,
     resource::Gvr,
     status::Status,
+    warning::Warnings,
 };
 
 /// A request of the fleet view as it came.
@@ -106,6 +107,23 @@ impl RequestContext<'_> {
         form.document(&json, spec, &mut out);
         out.push(b'\n');
         Ok(self.encoded(Response::from_parts(head, full(out)), wanted.encoding).await)
+    }
+
+    /// An answer, or a refusal as it goes out, with warnings.
+    pub async fn warned(
+        &self,
+        answer: Result<Response<Body>, Status>,
+        warnings: &Warnings,
+    ) -> Result<Response<Body>, Status> {
+        let mut response = match answer {
+            Ok(response) => response,
+            Err(status) => {
+                let encoding = media::of_failure(self.headers, Some(self.query));
+                encode(status.into_response(), encoding).await
+            }
+        };
+        warnings.write_to(response.headers_mut());
+        Ok(response)
     }
 
     /// An answer as it goes out: in the encoding that was negotiated for it, or for failures.

@@ -39,10 +39,10 @@ use crate::{
     },
     view::{ListOptions, Mode, list_options},
 };
-use kubefold_serving::{delivery::DeliverWithin, encode::in_frames};
+use kubefold_serving::{delivery::DeliverWithin, encode::encode_watch};
 use kubefold_wire::{
     body::Body,
-    media::{self, Media, Negotiated},
+    media::{self, Negotiated},
     options::At,
     resource::{Gvk, Gvr},
     status::Status,
@@ -84,28 +84,6 @@ impl Reader {
         let form = |spec: &KindSpec| Form::of_object(wanted.transform, spec, &tables);
         let response = get::get(&self.stores, &Of { target, subresource }, asked, self.freshness, form).await?;
         Ok(asked.encoded(response, wanted.encoding).await)
-    }
-
-    /// Adds what members warn of whoever reads the kind, to refusals, too.
-    pub async fn warned(
-        &self,
-        target: &Target,
-        asked: RequestContext<'_>,
-        answer: Result<Response<Body>, Status>,
-    ) -> Result<Response<Body>, Status> {
-        let warnings = self.stores.deprecations(&target.gvr, asked.audience());
-        if warnings.is_empty() {
-            return answer;
-        }
-        let mut response = match answer {
-            Ok(response) => response,
-            Err(status) => {
-                let encoding = media::of_failure(asked.headers, Some(asked.query));
-                asked.encoded(status.into_response(), encoding).await
-            }
-        };
-        warnings.write_to(response.headers_mut());
-        Ok(response)
     }
 
     /// Answers a list or a watch.
@@ -156,7 +134,7 @@ impl Reader {
             let around = Surroundings { last, known, stale, is_strict, renewal, pace, drain, form };
             let response = watch::watch(ready.store(), &options, filter, around);
             let is_socket = asked.headers.contains_key(header::UPGRADE);
-            if wanted.encoding.media == Media::Protobuf && !is_socket { in_frames(response) } else { response }
+            if is_socket { response } else { encode_watch(response, wanted.encoding) }
         } else {
             let form = Form::of_list(wanted.transform, spec, &tables)?;
             let listed = pin!(async {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::respond::WriteError;
 use kubefold_serving::request::ReadBody;
-use kubefold_wire::{options::query_value, repeated, warning::Warnings};
+use kubefold_wire::{findings, options::query_value, warning::Warnings};
 
 /// What a body is read as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub(super) fn warn_first(warnings: &Warnings, headers: &mut HeaderMap) {
 pub(super) fn once(read: ReadBody, query: &str, decoding: Decoding) -> Result<Once, WriteError> {
     let ReadBody { json, repeated: of_yaml } = read;
     // JSON that was YAML has each field once.
-    let of_json = if of_yaml.is_empty() { repeated::fields(&json) } else { Vec::new() };
+    let of_json = if of_yaml.is_empty() { findings::repeated(&json) } else { Vec::new() };
     if of_yaml.is_empty() && of_json.is_empty() {
         return Ok(json.into());
     }

@@ -104,8 +104,12 @@ fn refusal(status: &Status, media: Media) -> Response<Body> {
     response
 }
 
-/// Writes the events of a watch, of which each is a line of JSON, as frames of protobuf.
-pub fn in_frames(response: Response<Body>) -> Response<Body> {
+/// Writes the events of a watch, of which each is a line of JSON, in the encoding that was negotiated. They are neither indented nor
+/// compressed.
+pub fn encode_watch(response: Response<Body>, encoding: Encoding) -> Response<Body> {
+    if encoding.media != Media::Protobuf {
+        return response;
+    }
     let (mut head, body) = response.into_parts();
     head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROTOBUF_STREAM));
     let mut line = Vec::new();

@@ -4,7 +4,7 @@
 //! print their keys sorted, built-in kinds in declaration order), and escaped keys are unescaped before they are compared.
 //! What comes from outside is parsed once, to validate it; what was parsed before is not parsed again.
 
-use std::ops::Range;
+use std::{ops::Range, sync::LazyLock};
 
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -224,6 +224,28 @@ pub fn value_at<'j>(json: &'j str, path: &[&str]) -> Option<&'j str> {
     let mut found = Vec::new();
     Paths::new([(0, path)]).locate(json, &mut found).ok()?;
     json.get(found.first()?.range.clone())
+}
+
+/// The `kind` and `apiVersion` of an object, as they are written, without their quotes. Empty where there is none.
+///
+/// For text that a JSON parser has accepted, or will: as [`Paths::locate_valid`].
+pub fn type_of(json: &str) -> TypeOf<'_> {
+    static TYPE: LazyLock<Paths> = LazyLock::new(|| Paths::new([(0, ["kind"].as_slice()), (1, &["apiVersion"])]));
+    let mut found = Vec::new();
+    let located = TYPE.locate_valid(json, &mut found).is_ok();
+    let text = |id: u16| {
+        let raw = json.get(found.iter().find(|at| at.id == id && located)?.range.clone())?;
+        raw.strip_prefix('"')?.strip_suffix('"')
+    };
+    TypeOf { kind: text(0).unwrap_or_default(), api_version: text(1).unwrap_or_default() }
+}
+
+/// What an object says it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are Kubernetes' own")]
+pub struct TypeOf<'a> {
+    pub kind: &'a str,
+    pub api_version: &'a str,
 }
 
 /// The entries of a JSON object: each key, unescaped, and where key and value lie in `json`.

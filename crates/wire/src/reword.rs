@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::{
-    locate::{Found, Paths},
+    locate::{Found, Paths, TypeOf, type_of, validate},
     splice::{Edit, splice, string},
 };
 
@@ -60,11 +60,7 @@ pub fn renamed(body: &Bytes, own: &str, visible: &str) -> Option<Bytes> {
 /// Says whether a body is a `Status` of Kubernetes.
 pub fn is_status(body: &Bytes) -> bool {
     let Ok(text) = std::str::from_utf8(body) else { return false };
-    let mut found = Vec::new();
-    let paths: [(u16, &[&str]); 2] = [(0, &["kind"]), (1, &["apiVersion"])];
-    let located = Paths::new(paths).locate(text, &mut found).is_ok();
-    let says = |id: u16, word: &str| found.iter().any(|at| at.id == id && text.get(at.range.clone()) == Some(word));
-    located && says(0, "\"Status\"") && says(1, "\"v1\"")
+    validate(text).is_ok() && type_of(text) == TypeOf { kind: "Status", api_version: "v1" }
 }
 
 /// Replaces `word` where no name goes on before or behind it.

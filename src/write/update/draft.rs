@@ -115,8 +115,8 @@ impl<F: Fleet> Work<'_, F> {
         template(self.undressed(wanted, policy))
     }
 
-    /// The object without what a policy has its home differ in: with its overrides it is shown, and no other part is to inherit it.
-    /// A part that wears none tells what stands in its place; where there is none, what the policy adds goes.
+    /// The object without the overrides of its home, which no other part is to inherit. A home of an earlier version notes none, and is
+    /// shown with them: a part without overrides tells what stands in their place; where there is none, what the policy adds goes.
     fn undressed(&self, wanted: &Desired, policy: Option<&Policy>) -> Value {
         if let Some(noted) = Note::read(&self.home.document) {
             let others: Vec<&Value> = self.others.iter().map(|part| &part.document).collect();

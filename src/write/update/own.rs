@@ -30,13 +30,13 @@ impl<F: Fleet> Writer<F> {
         made: Document,
         said: &mut Warnings,
     ) -> Document {
-        let home = self.other_part(entry, target).await;
-        if home.is_none() && !entry.applied {
+        let other = self.other_part(entry, target).await;
+        if other.is_none() && !entry.applied {
             return made;
         }
         let Some(document) = document(&entry.key, &made) else { return made };
-        let managers = match home {
-            Some(home) => managers_as(&document, &home),
+        let managers = match other {
+            Some(other) => managers_as(&document, &other),
             None => {
                 let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
                 let shares = target.values.iter().map(|share| &share.pointer);
@@ -117,9 +117,9 @@ impl<F: Fleet> Writer<F> {
     }
 }
 
-/// The managers that a part's home has, but for those of its status. `None`: the part has them, or the home has owners, of which
+/// The managers that another part has, but for those of its status. `None`: the part has them, or the object has owners, of which
 /// each part has others.
-fn managers_as(part: &Value, home: &Value) -> Option<Value> {
+fn managers_as(part: &Value, other: &Value) -> Option<Value> {
     let of_spec = |document: &Value| -> Vec<Value> {
         let all = document.pointer("/metadata/managedFields").and_then(Value::as_array);
         all.into_iter().flatten().filter(|entry| entry["subresource"] != "status").cloned().collect()
@@ -129,7 +129,7 @@ fn managers_as(part: &Value, home: &Value) -> Option<Value> {
         entry.as_object_mut().and_then(|entry| entry.shift_remove("time"));
         entry.to_string()
     };
-    let (has, wanted) = (of_spec(part), of_spec(home));
+    let (has, wanted) = (of_spec(part), of_spec(other));
     let owned = |entry: &Value| entry.pointer("/fieldsV1/f:metadata/f:ownerReferences").is_some();
     let is_same = has.iter().map(without_time).eq(wanted.iter().map(without_time));
     (!is_same && !wanted.is_empty() && !wanted.iter().any(owned)).then(|| wanted.into())

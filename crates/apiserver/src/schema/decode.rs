@@ -6,16 +6,13 @@
 use std::collections::HashSet;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use kubefold_wire::{golang, quantity::Quantity};
+use kubefold_wire::{findings::Findings, quantity::Quantity};
 use serde_json::{Map, Value};
 
 use crate::schema::{
     DecodeError, Field, Go, GoKind, Text, Type, arrange, conform,
     time::{canonical_micro_time, canonical_time},
 };
-
-/// So many findings are told; Go stops at these too.
-const FINDINGS_MAX: usize = 100;
 
 /// What was read.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,68 +34,15 @@ pub fn decode(typed: Type<'_>, text: &Text<'_>) -> Result<Decoded, DecodeError> 
         let mut findings = Findings::default();
         findings.duplicates(text);
         let mut object = text.value();
-        findings.told.extend(conform(typed, &mut object)?);
-        return Ok(Decoded { object, findings: findings.told });
+        let mut findings = findings.told();
+        findings.extend(conform(typed, &mut object)?);
+        return Ok(Decoded { object, findings });
     }
     let mut decoder = Decoder { findings: Findings::default(), place: Vec::new(), structure: "", mistake: None };
     let value = decoder.value(typed, text, None)?;
     match decoder.mistake {
         Some(mistake) => Err(mistake),
-        None => Ok(Decoded { object: arrange(typed, value), findings: decoder.findings.told }),
-    }
-}
-
-#[derive(Default)]
-struct Findings {
-    told: Vec<String>,
-    seen: HashSet<String>,
-    path: Vec<String>,
-}
-
-impl Findings {
-    fn tell(&mut self, what: &str, field: &str) {
-        let dot = if self.path.is_empty() { "" } else { "." };
-        let finding = format!("{what} field {}", golang::quoted(&format!("{}{dot}{field}", self.path.concat())));
-        if self.told.len() < FINDINGS_MAX && self.seen.insert(finding.clone()) {
-            self.told.push(finding);
-        }
-    }
-
-    fn enter(&mut self, field: &str) {
-        let dot = if self.path.is_empty() { "" } else { "." };
-        self.path.push(format!("{dot}{field}"));
-    }
-
-    fn enter_item(&mut self, index: usize) {
-        self.path.push(format!("[{index}]"));
-    }
-
-    fn leave(&mut self) {
-        self.path.pop();
-    }
-
-    fn duplicates(&mut self, text: &Text<'_>) {
-        match text {
-            Text::List(items) => {
-                for (index, item) in items.iter().enumerate() {
-                    self.enter_item(index);
-                    self.duplicates(item);
-                    self.leave();
-                }
-            }
-            Text::Object(entries) => {
-                let mut seen = HashSet::new();
-                for (key, value) in entries {
-                    if !seen.insert(key.as_str()) {
-                        self.tell("duplicate", key);
-                    }
-                    self.enter(key);
-                    self.duplicates(value);
-                    self.leave();
-                }
-            }
-            _ => {}
-        }
+        None => Ok(Decoded { object: arrange(typed, value), findings: decoder.findings.told() }),
     }
 }
 

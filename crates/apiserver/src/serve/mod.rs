@@ -37,7 +37,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{kinds::Kind, registry::Registry};
 use kubefold_serving::{
-    encode::{encode, in_frames},
+    encode::{encode, encode_watch},
     request::drain,
 };
 use kubefold_table::Printer;
@@ -45,7 +45,7 @@ use kubefold_wire::{
     body::{Body, full},
     deadline,
     info::{RequestInfo, without_tail},
-    media::{self, Media},
+    media,
     status::{Reason, Status},
 };
 
@@ -235,11 +235,7 @@ impl ApiServer {
             "get" | "list" | "watch" => Box::pin(self.read(info, &target, asked, wanted)).await?,
             _ => Box::pin(self.write(info, &target, asked, wanted, body)).await?,
         };
-        Ok(match (watches, wanted.encoding.media) {
-            (true, Media::Protobuf) => in_frames(response),
-            (true, _) => response,
-            (false, _) => encode(response, wanted.encoding).await,
-        })
+        Ok(if watches { encode_watch(response, wanted.encoding) } else { encode(response, wanted.encoding).await })
     }
 }
 

@@ -11,6 +11,18 @@ fn find(paths: &[(u16, &[&str])], json: &str) -> Vec<(u16, String)> {
 }
 
 #[test]
+fn an_object_says_what_it_is_wherever_it_says_it() {
+    let of = |json| {
+        let TypeOf { kind, api_version } = type_of(json);
+        (kind, api_version)
+    };
+    assert_eq!(of(r#"{"spec":{"kind":"No"},"apiVersion":"apps/v1","kind":"Deployment"}"#), ("Deployment", "apps/v1"));
+    for json in ["{}", "[]", "", r#"{"kind":7,"apiVersion":null}"#, "kind"] {
+        assert_eq!(of(json), ("", ""), "{json}");
+    }
+}
+
+#[test]
 fn finds_values_whatever_the_order_of_keys() {
     let paths: &[(u16, &[&str])] =
         &[(1, &["metadata", "name"]), (2, &["metadata", "labels"]), (3, &["ends", "*", "nodeName"])];

@@ -40,6 +40,8 @@ use envelope::{Content, Envelope};
 use leaf::length_delimited;
 use schema::Messages;
 
+use crate::locate::{TypeOf, type_of};
+
 pub use crate::types::SchemaError;
 
 /// Says whether a `Content-Type` header announces Kubernetes protobuf, whatever its parameters.
@@ -70,9 +72,9 @@ pub fn to_json(body: &[u8]) -> Result<Vec<u8>, ProtobufError> {
 /// Errors: its kind has no messages, or it does not fit them: it is of another version.
 /// Source: `k8s.io/apimachinery/pkg/runtime/serializer/protobuf`.
 pub fn from_json(json: &str) -> Result<Vec<u8>, EncodeError> {
-    let TypeMeta { api_version, kind } = serde_json::from_str(json)?;
+    let TypeOf { kind, api_version } = type_of(json);
     let messages = Messages::get()?;
-    let id = messages.kind(&api_version, &kind).ok_or(EncodeError::UnknownKind)?;
+    let id = messages.kind(api_version, kind).ok_or(EncodeError::UnknownKind)?;
     let message = Encoder::new(messages, json.len()).object(id, json)?;
     let mut type_meta = Vec::with_capacity(api_version.len() + kind.len() + 4);
     length_delimited(&mut type_meta, 1, api_version.as_bytes());
@@ -104,15 +106,6 @@ pub fn watch_frame(json: &str) -> Result<Vec<u8>, EncodeError> {
         *prefix = length.to_be_bytes();
     }
     Ok(frame)
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct TypeMeta<'a> {
-    #[serde(borrow, default)]
-    api_version: Cow<'a, str>,
-    #[serde(borrow, default)]
-    kind: Cow<'a, str>,
 }
 
 #[derive(Deserialize)]
