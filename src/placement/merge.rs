@@ -78,6 +78,29 @@ impl Change {
         }
     }
 
+    /// Says whether one of the two lies at, or below, the place of the other.
+    pub fn touches(&self, at: &[Step]) -> bool {
+        self.at.starts_with(at) || at.starts_with(&self.at)
+    }
+
+    /// Says whether a body says anything of its place: the value there, or one above it that has no parts.
+    pub fn is_said_by(&self, body: &Value) -> bool {
+        let mut place = body;
+        for step in &self.at {
+            let below = match (step, place) {
+                (Step::Field(name), Value::Object(fields)) => fields.get(name),
+                (Step::Item(key), Value::Array(items)) => items.iter().find(|item| has_key(item, key)),
+                (Step::Text(text), Value::Array(items)) => items.iter().find(|item| item.as_str() == Some(text)),
+                _ => return true,
+            };
+            match below {
+                Some(below) => place = below,
+                None => return false,
+            }
+        }
+        true
+    }
+
     /// Leaves a change of nothing at its place: lists whose changes belong together by their places stay as long as they are.
     pub fn clear(&mut self) {
         self.what = What::Value { old: None, new: None };
@@ -86,6 +109,11 @@ impl Change {
     /// Says whether nothing is, was or is to be at its place.
     pub fn is_nothing(&self) -> bool {
         matches!(self.what, What::Value { old: None, new: None })
+    }
+
+    /// Says whether its place holds again what it held, after others had changed it in between.
+    pub fn is_level(&self) -> bool {
+        matches!(&self.what, What::Value { old: Some(old), new: Some(new) } if old == new)
     }
 
     /// What was there before; of an order, nothing is known.

@@ -71,8 +71,6 @@ struct Trial<'a> {
     backups: Vec<Backup>,
     /// A member went back to a backup. From then on the oracle is another story.
     was_restored: bool,
-    /// A member was down.
-    was_cut: bool,
     /// Objects of which the oracle has lost all managers, as a kube-apiserver does when nobody owns a field any more. A part
     /// never does: its marker is somebody's.
     unowned: BTreeSet<String>,
@@ -85,8 +83,7 @@ struct Trial<'a> {
 pub(crate) async fn play(world: &mut World, oracle: &Member, seed: u64, losses: Losses) {
     let backups = world.members.iter().map(Member::backup).collect();
     let (told, unowned, rescaled) = Default::default();
-    let mut trial =
-        Trial { world, oracle, seed, told, losses, backups, was_restored: false, was_cut: false, unowned, rescaled };
+    let mut trial = Trial { world, oracle, seed, told, losses, backups, was_restored: false, unowned, rescaled };
     let mut chance = Chance::of(seed);
     let mut down: Vec<usize> = Vec::new();
     for _ in 0..STEPS {
@@ -228,7 +225,6 @@ impl Trial<'_> {
             return;
         }
         down.push(at);
-        self.was_cut = true;
         self.note(format!("{} is killed", NAMES[at]));
         self.world.members[at].endpoint.kill();
     }
@@ -396,14 +392,12 @@ impl Trial<'_> {
         }
     }
 
-    /// What a part has missed is brought together, as one of its writers: then it is known of all updates alone what they own.
     fn judge_owners(&self, path: &str, member: &str, part: &Value, wanted: &Value) {
         if self.unowned.contains(path) {
             return;
         }
         let all = [part, wanted].map(Owners::of);
-        let all = if self.rescaled.contains(path) { all.map(Owners::without_replicas) } else { all };
-        let [is, wanted] = if self.was_cut { all.map(Owners::with_one_updater) } else { all };
+        let [is, wanted] = if self.rescaled.contains(path) { all.map(Owners::without_replicas) } else { all };
         if is != wanted {
             let entries = &part["metadata"]["managedFields"];
             self.fail(&format!(

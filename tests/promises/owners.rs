@@ -47,19 +47,6 @@ impl Owners {
         self.0.retain(|_, fields| !fields.is_empty());
         self
     }
-
-    /// The same, where all updates are one manager's.
-    pub(crate) fn with_one_updater(self) -> Self {
-        let mut owners = Self::default();
-        for ((manager, operation, subresource), fields) in self.0 {
-            let owner = match operation.as_str() {
-                "Update" => (String::new(), operation, String::new()),
-                _ => (manager, operation, subresource),
-            };
-            owners.0.entry(owner).or_default().extend(fields);
-        }
-        owners
-    }
 }
 
 /// The paths of all leaves.

@@ -44,6 +44,14 @@ impl Step {
     pub(in crate::write) fn is_open(&self) -> bool {
         matches!(self, Self::Planned | Self::Failed(_) | Self::Unknown(_))
     }
+
+    /// Why it is not done.
+    pub(in crate::write) fn cause(&self) -> Option<&str> {
+        match self {
+            Self::Failed(cause) | Self::Unknown(cause) => Some(cause),
+            Self::Planned | Self::Done { .. } | Self::Undone => None,
+        }
+    }
 }
 
 /// One part of an unfinished write.
@@ -125,6 +133,9 @@ pub struct Entry {
     /// On a create: by a server-side apply, so that its manager has what it says.
     #[serde(default)]
     pub applied: bool,
+    /// On a create of parts that a new number of the whole asks for: who asks has it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub owns_shares: bool,
     /// Where parts are still to be made: what the object became meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amended: Option<Box<Amended>>,
@@ -245,6 +256,7 @@ impl Entry {
             everywhere: false,
             shared: false,
             applied: false,
+            owns_shares: false,
             amended: None,
         }
     }

@@ -134,6 +134,8 @@ async fn whatever_body_lands_it_ends_as_the_object_is() {
 #[tokio::test(start_paused = true)]
 async fn an_apply_that_lands_late_changes_nothing_that_came_after_it() {
     let (fleet, _directory, process) = fresh();
+    // An apply says what it is of.
+    let body = |labels: &Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web", "labels": labels}});
     let object = body(&json!({"a": "1"}));
     assert_eq!(process.writer.create(of(CONFIG_MAP, request("", &object))).await.code, 201);
     let apply = |value: &str| {

@@ -15,6 +15,7 @@ mod storm;
 mod strategies;
 mod update;
 mod update_parts;
+mod writers;
 
 use std::{collections::BTreeSet, fs, sync::Arc};
 

@@ -67,6 +67,25 @@ async fn an_outage_costs_what_has_changed_and_not_what_was_written() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn managers_that_force_the_same_place_in_turn_cost_one_entry_each() {
+    let (fleet, _directory, process) = placed().await;
+    down(&fleet, "east", true);
+    for number in 0..2 * ENTRIES_OF_ONE_MAX {
+        let writer = number % 3;
+        let labels = json!({"tier": format!("v{number}"), format!("of-{writer}"): "x"});
+        let body = json!({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": "web", "labels": labels}});
+        let reply = send(&process, by(writer, patch(APPLY_PATCH, &body))).await;
+        assert_eq!(reply.code, 200, "{}", message(&reply));
+        assert!(process.writer.journal().open_entries().len() <= 3);
+    }
+    down(&fleet, "east", false);
+    process.writer.replay();
+    process.settled().await;
+    assert_eq!(bare(&fleet, "east"), bare(&fleet, "west"));
+    assert!(process.writer.journal().open_entries().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_came_back_to_where_it_was_waits_for_nobody() {
     let (fleet, _directory, process) = placed().await;
     send(&process, patch(MERGE, &json!({"metadata": {"labels": {"tier": "a"}}}))).await;

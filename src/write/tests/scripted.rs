@@ -56,6 +56,8 @@ pub(super) struct World {
     /// By the number of the call.
     pub(super) faults: BTreeMap<usize, Fault>,
     pub(super) crashed: bool,
+    /// Whose requests a member refuses.
+    pub(super) denied: BTreeSet<(MemberName, String)>,
     pub(super) rules: Arc<Rules>,
     pub(super) sticky: Option<MemberName>,
     pub(super) lacks_namespace: BTreeSet<MemberName>,
@@ -276,11 +278,13 @@ impl Fleet for Scripted {
             let fault = world.faults.get(&number).copied().filter(|fault| !world.crashed && concerns(fault));
             let late = Instant::now() + Duration::from_secs(33);
             let down = world.members[member].down;
+            let is_denied = world.denied.contains(&(member.clone(), caller.user.clone()));
             match fault {
                 _ if world.crashed => None,
                 _ if down => Some(Answer::NotSent("connection refused".into())),
                 Some(Fault::NotSent) => Some(Answer::NotSent("connection refused".into())),
                 Some(Fault::Refuse | Fault::RefuseCaller) => Some(answered(&Status::forbidden("no"))),
+                None if is_denied => Some(answered(&Status::forbidden("no"))),
                 Some(fault @ (Fault::Broken | Fault::BrokenLanded)) => {
                     if fault == Fault::BrokenLanded {
                         world.serve(member, &call);

@@ -18,7 +18,7 @@ use crate::{
         steps::{Outcome, Seen, Silent},
         update::{
             overrider::Overrider,
-            part::{Asking, Brought, Held, How, Manner, document},
+            part::{Asking, Brought, Held, Manner, document},
             task::{Task, holds},
             work::Work,
         },
@@ -92,7 +92,7 @@ impl<F: Fleet> Writer<F> {
             uid: Seen::of(found).uid.unwrap_or_default(),
             document,
         };
-        let manner = Manner { how: How::Patch, subresource: String::new(), managed_fields: None };
+        let manner = Manner::merge_patch();
         let asking = Asking {
             key: &making.key,
             caller: &amended.caller,

@@ -15,6 +15,7 @@ use crate::{
     },
     write::{
         fleet::Fleet,
+        journal::Entry,
         request::values,
         update::{
             desired::{self, Desired, check_preconditions, object, plain, set},
@@ -22,7 +23,7 @@ use crate::{
             own::{has_other_owner, owns_alone},
             part::{Held, Ownership, SCALE, note as note_of},
             shares::{DesiredReplicas, Total},
-            task::PartTask,
+            task::{PartTask, Task, applies_in, apply_in, is_by},
             work::{Stop, Work},
         },
     },
@@ -68,7 +69,7 @@ impl<F: Fleet> Work<'_, F> {
         // What it leaves out and nobody else has becomes the default of the whole.
         let left_out = fields.iter().filter(|field| field.unset.is_some() && !scale && !said.contains(field));
         let left_out: Vec<Field> = left_out.copied().collect();
-        let dropped = left_out.iter().filter(|field| owns_alone(&self.home.document, &manager, field.path));
+        let dropped = left_out.iter().filter(|field| self.has_whole(&manager, field));
         asked.extend(dropped.filter_map(|field| Total::read(&Value::Null, *field)));
         let coming = if fields.is_empty() { Vec::new() } else { self.coming() };
         let waits = |field: &Field| -> u64 {
@@ -98,7 +99,7 @@ impl<F: Fleet> Work<'_, F> {
         });
         let of = |part: &Held, task: &mut PartTask, is_home: bool| {
             let revision = revision.as_ref().map(|_| part.revision());
-            let alone = left_out.iter().filter(|field| owns_alone(&part.document, &manager, field.path));
+            let alone = left_out.iter().filter(|field| self.has_share(part, &manager, field));
             let unsaid: Vec<Field> = alone.copied().collect();
             let changed = totals.iter().filter(|total| matches!(total.asked, DesiredReplicas::Number(_)));
             let changed: Vec<Field> = changed.map(|total| total.field).filter(|field| said.contains(field)).collect();
@@ -116,6 +117,40 @@ impl<F: Fleet> Work<'_, F> {
             of(part, task, false);
         }
         Ok(plan)
+    }
+
+    /// Says whether a divided field is that manager's by an apply, and nobody else's. Who changes the number of the whole has it in the
+    /// parts alone whose shares change.
+    fn has_whole(&self, manager: &str, field: &Field) -> bool {
+        owns_alone(&self.home.document, manager, field.path)
+            && !self.others.iter().any(|part| self.is_elses(part, manager, field))
+    }
+
+    /// Says whether another manager has a part's share, once what waits for the part is there.
+    fn is_elses(&self, part: &Held, manager: &str, field: &Field) -> bool {
+        let earlier = self.earlier_in(&part.member);
+        let changes = |entry: &&Entry| {
+            let its = Task::of(entry).and_then(|task| task.in_part(entry, &part.member).cloned());
+            its.is_some_and(|its| {
+                its.own.iter().any(|change| change.is_within(field.path))
+                    || its.ownership.takes.iter().any(|path| path == field.path)
+            })
+        };
+        match earlier.iter().rev().find(changes) {
+            Some(last) => !(applies_in(last, &part.member) && is_by(last, manager)),
+            None => has_other_owner(&part.document, manager, field.path),
+        }
+    }
+
+    /// Says whether a part's share is that manager's by an apply, and nobody else's, once what waits for the part is there.
+    fn has_share(&self, part: &Held, manager: &str, field: &Field) -> bool {
+        let earlier = self.earlier_in(&part.member);
+        let mut applied = earlier.iter().rev().filter(|entry| is_by(entry, manager));
+        let waits = applied.find_map(|entry| apply_in(entry, &part.member));
+        waits.map_or_else(
+            || owns_alone(&part.document, manager, field.path),
+            |body| body.pointer(field.pointer).is_some(),
+        )
     }
 
     /// Where what is applied says a divided field.

@@ -13,10 +13,11 @@ use crate::{
         update::{
             amend::Amendment,
             dry_run::{DryRun, Shown},
-            part::{Asking, Brought, Held, How, Manner, Rewrite, SCALE, is_stale},
+            part::{Brought, Held, Rewrite, SCALE, is_stale},
             planned::Planned,
             shares::Missing,
-            task::{PartTask, Task, waits_for},
+            task::{PartTask, Task, applies_in, waits_for},
+            turns::{steps, turns},
             work::{NOTHING_CHANGED, Stop, Work, unreachable},
         },
     },
@@ -182,64 +183,69 @@ impl<F: Fleet> Planned<'_, F> {
     /// Writes the other parts. Says whether one is behind.
     async fn write_others(&self, entry: &Entry, shown: &Shown, warnings: &mut Warnings) -> bool {
         let Self { work, plan, .. } = self;
-        let written = join_all(work.others.iter().zip(&plan.others).zip(&shown.others).map(
-            |((part, task), changes)| async move {
+        let written =
+            join_all(work.others.iter().zip(&plan.others).zip(&shown.others).map(|((part, task), lists)| async move {
                 let mut said = Warnings::default();
-                let brought = match changes {
-                    Ok(changes) if self.waits_in(part, task) && (task.apply.is_some() || !changes.is_empty()) => {
-                        Brought::Answered(Outcome::NotSent("an earlier apply has not reached it yet".to_owned()))
-                    }
-                    Ok(changes) => self.write_other(part, task, changes, &mut said).await,
-                    Err(Silent(cause)) => Brought::Answered(Outcome::NotSent(cause.clone())),
+                let steps = match lists {
+                    Ok(lists) => self.write_other(entry, &mut part.clone(), task, lists, &mut said).await,
+                    Err(Silent(cause)) => vec![(entry.id, Step::Failed(cause.clone()))],
                 };
-                (part.clone(), brought, said)
-            },
-        ))
-        .await;
+                (part, steps, said)
+            }))
+            .await;
         let mut behind = false;
-        for ((part, brought, said), task) in written.into_iter().zip(&plan.others) {
+        for (part, steps, said) in written {
             warnings.merge(&said);
-            let step = match brought {
-                Brought::Same | Brought::Gone => Step::Done { uid: None },
-                Brought::Answered(outcome) => {
-                    if let Outcome::Done { body, .. } = &outcome {
-                        work.take_in(&part, body).await;
-                    }
-                    outcome.step()
-                }
-            };
-            match work.warn_behind(&part.member, &step, warnings) {
-                true => behind = true,
-                // It was made without what waits there.
-                false if self.waits_in(&part, task) => {}
-                false => work.writer.finish_earlier(&work.earlier_in(&part.member), &part.member).await,
-            }
-            work.writer.journal.step(entry.id, &part.member, step).await;
+            let own = steps.iter().filter(|(id, _)| *id == entry.id);
+            own.for_each(|(_, step)| behind |= work.warn_behind(&part.member, step, warnings));
+            work.writer.note_steps(&part.member, entry.id, steps).await;
         }
         behind
     }
 
-    /// Says whether a part waits for an earlier apply.
-    fn waits_in(&self, part: &Held, task: &PartTask) -> bool {
-        let query = task.apply.as_ref().map(|_| self.plan.query.as_str());
-        self.work.earlier_in(&part.member).iter().any(|earlier| waits_for(earlier, &part.member, query))
-    }
-
-    async fn write_other(&self, part: &Held, task: &PartTask, changes: &[Change], said: &mut Warnings) -> Brought {
-        let (writer, mut part) = (self.work.writer, part.clone());
-        let Some(body) = &task.apply else {
-            return writer.bring(self.asking(), &mut part, changes, false, said).await.0;
-        };
-        if !changes.is_empty() {
-            // What earlier updates have left to do there is no part of the apply.
-            let manner = Manner { how: How::Patch, subresource: String::new(), managed_fields: None };
-            let asking = Asking { manner: &manner, ..self.asking() };
-            match writer.bring(asking, &mut part, changes, false, said).await.0 {
-                Brought::Same | Brought::Answered(Outcome::Done { .. }) => {}
-                other => return other,
-            }
+    /// Brings a part what waits for it, and then this write. Gives what came of each.
+    ///
+    /// Shape: `lists` has the changes of each earlier update that waits there, and then those of this one.
+    async fn write_other(
+        &self,
+        entry: &Entry,
+        part: &mut Held,
+        task: &PartTask,
+        lists: &[Vec<Change>],
+        said: &mut Warnings,
+    ) -> Vec<(u64, Step)> {
+        let (work, writer) = (&self.work, self.work.writer);
+        let mut updates = work.earlier_in(&part.member);
+        let later = task.apply.as_ref().map(|body| (self.plan.query.as_str(), body));
+        let waits = updates.iter().any(|earlier| waits_for(earlier, &part.member, later));
+        if waits {
+            let is_nothing = task.apply.is_none() && lists.iter().all(Vec::is_empty);
+            let waiting = || Step::Failed("an earlier apply has not reached it yet".to_owned());
+            return vec![(entry.id, if is_nothing { Step::Done { uid: None } } else { waiting() })];
         }
-        writer.apply_other(self.asking(), &mut part, body, &task.ownership, said).await
+        let replaced: Vec<u64> = updates.iter().filter(|one| applies_in(one, &part.member)).map(|one| one.id).collect();
+        updates.push(entry.clone());
+        let turns = turns(&updates, lists, &part.member);
+        let mut brought = writer.bring_turns(part, &turns, &work.home.document, said).await;
+        let mut steps = steps(&turns, &brought);
+        if let Some(body) = &task.apply {
+            let came = match steps.iter().find_map(|(_, step)| step.cause()) {
+                Some(cause) => Brought::Answered(Outcome::NotSent(cause.to_owned())),
+                None => writer.apply_other(self.asking(), part, body, &task.ownership, said).await,
+            };
+            // It takes their place.
+            let done = replaced.into_iter().filter(|_| came.step().cause().is_none());
+            steps.extend(done.map(|id| (id, Step::Done { uid: None })).chain([(entry.id, came.step())]));
+            brought.push(came);
+        }
+        let latest = brought.iter().rev().find_map(|came| match came {
+            Brought::Answered(Outcome::Done { body, .. }) => Some(body),
+            _ => None,
+        });
+        if let Some(body) = latest {
+            work.take_in(part, body).await;
+        }
+        steps
     }
 
     /// Makes the parts that are missing. Says whether one is behind.
@@ -275,7 +281,7 @@ impl<F: Fleet> Work<'_, F> {
 
     /// Says whether a part is behind, and warns of it.
     fn warn_behind(&self, member: &MemberName, step: &Step, warnings: &mut Warnings) -> bool {
-        let (Step::Failed(cause) | Step::Unknown(cause)) = step else { return false };
+        let Some(cause) = step.cause() else { return false };
         let key = self.key;
         warnings.add(&format!("{key} is not changed in member {member} yet, kubefold goes on trying: {cause}"));
         true

@@ -14,7 +14,7 @@ use crate::{
         steps::{Outcome, Silent},
         update::{
             apply::with_other_values,
-            part::{Brought, Rewrite, SCALE, document, is_stale},
+            part::{Brought, Held, Ownership, Rewrite, SCALE, document, is_stale},
             planned::Planned,
             task::Pending,
             work::{Stop, dry_run_failed},
@@ -38,8 +38,8 @@ pub(super) struct Shown {
     home: Bytes,
     /// What the home will hold at each of its changes.
     pub(super) holds: Vec<Option<Value>>,
-    /// What is to be changed in each other part.
-    pub(super) others: Vec<Result<Vec<Change>, Silent>>,
+    /// What is to be changed in each other part: by each earlier update that waits there, and then by this one.
+    pub(super) others: Vec<Result<Vec<Vec<Change>>, Silent>>,
     /// All documents as they will be, the home's first.
     pub(super) documents: Vec<(MemberName, Bytes)>,
 }
@@ -91,19 +91,25 @@ impl<'a, F: Fleet> Planned<'a, F> {
         let Self { work, plan, .. } = self;
         let asking = self.asking();
         if let Some(body) = &plan.home.apply {
-            let taken = &plan.home.ownership.takes;
-            if !taken.is_empty() {
-                let other = with_other_values(body, taken);
-                let told = work.writer.apply_part(asking, &work.home, &other, true, &mut Warnings::default()).await;
-                if matches!(told, Brought::Answered(Outcome::Refused { .. })) {
-                    return told;
-                }
-            }
-            return work.writer.apply_part(asking, &work.home, body, true, said).await;
+            return self.ask_apply(&work.home, body, &plan.home.ownership, said).await;
         }
         let revision = plan.guarded.then(|| work.home.revision());
         let rewrite = Rewrite { before: &work.home.document, after: &plan.document, revision };
         Brought::Answered(work.writer.write_part(asking, &work.home.member, rewrite, true, said).await)
+    }
+
+    /// Asks for an apply. Where a share stays though the whole changes, its member is asked with another value before: whoever else
+    /// has it is in conflict over the whole.
+    async fn ask_apply(&self, part: &Held, body: &Value, ownership: &Ownership, said: &mut Warnings) -> Brought {
+        let (writer, asking) = (self.work.writer, self.asking());
+        if !ownership.takes.is_empty() {
+            let other = with_other_values(body, &ownership.takes);
+            let told = writer.apply_part(asking, part, &other, true, &mut Warnings::default()).await;
+            if matches!(told, Brought::Answered(Outcome::Refused { .. })) {
+                return told;
+            }
+        }
+        writer.apply_part(asking, part, body, true, said).await
     }
 
     /// Asks the members of the other parts; the home will be as in `after`.
@@ -112,26 +118,27 @@ impl<'a, F: Fleet> Planned<'a, F> {
         let (asking, writer, holds) = (self.asking(), work.writer, &shown.holds);
         let asked = join_all(work.others.iter().zip(&plan.others).map(|(part, task)| {
             let pending = Pending::of(&work.earlier_in(&part.member), &part.member);
-            let changes = pending.then(&plan.home.shared, holds, task.clone()).live(after);
+            let lists = pending.then(&plan.home.shared, holds, task.clone()).live_of_each(after);
+            let changes = lists.concat();
             let mut part = part.clone();
             async move {
                 let mut said = Warnings::default();
                 let (brought, left) = match &task.apply {
-                    Some(body) => (writer.apply_part(asking, &part, body, true, &mut said).await, Vec::new()),
+                    Some(body) => (self.ask_apply(&part, body, &task.ownership, &mut said).await, Vec::new()),
                     None => writer.bring(asking, &mut part, &changes, true, &mut said).await,
                 };
                 let left: Vec<String> = left.into_iter().map(Change::path).collect();
-                (part, changes, brought, left, said)
+                (part, lists, brought, left, said)
             }
         }))
         .await;
-        for (part, changes, brought, left, said) in asked {
+        for (part, lists, brought, left, said) in asked {
             warnings.merge(&said);
             let unchanged = || Bytes::from(part.document.to_string());
             let (document, to_do) = match brought {
-                Brought::Same => (Some(unchanged()), Ok(changes)),
+                Brought::Same => (Some(unchanged()), Ok(lists)),
                 Brought::Gone => (None, Ok(Vec::new())),
-                Brought::Answered(Outcome::Done { body, .. }) => (Some(body.bytes), Ok(changes)),
+                Brought::Answered(Outcome::Done { body, .. }) => (Some(body.bytes), Ok(lists)),
                 Brought::Answered(Outcome::NotSent(cause) | Outcome::Unknown(cause)) => {
                     (Some(unchanged()), Err(Silent(cause)))
                 }

@@ -23,6 +23,7 @@ mod shares;
 mod status;
 mod supersede;
 mod task;
+mod turns;
 mod united;
 mod work;
 

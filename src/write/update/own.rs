@@ -1,11 +1,14 @@
 //! Who has a field by a server-side apply, and how it is taken from its managers.
 
+use std::{collections::BTreeMap, fmt::Display};
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::{
     config::MemberName,
     member::call::Document,
+    placement::merge::{Change, Step as Place},
     write::{
         Writer,
         fleet::Fleet,
@@ -13,8 +16,8 @@ use crate::{
         request::{OWN_MANAGER, values},
         steps::{Found, Outcome},
         update::{
-            desired::MERGE_PATCH,
-            part::{Asking, How, Manner, Ownership, document},
+            desired::{MERGE_PATCH, set},
+            part::{Asking, Held, Manner, Ownership, document},
         },
     },
 };
@@ -36,7 +39,12 @@ impl<F: Fleet> Writer<F> {
         }
         let Some(document) = document(&entry.key, &made) else { return made };
         let managers = match other {
-            Some(other) => managers_as(&document, &other),
+            Some(other) => managers_as(&document, &other).map(|mut managers| {
+                for share in target.values.iter().filter(|_| entry.owns_shares) {
+                    own_like(&mut managers, managers_of(&document), &field_names(steps(&share.pointer)));
+                }
+                managers.into()
+            }),
             None => {
                 let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
                 let shares = target.values.iter().map(|share| &share.pointer);
@@ -46,7 +54,7 @@ impl<F: Fleet> Writer<F> {
             }
         };
         let Some(managers) = managers else { return made };
-        let manner = Manner { how: How::Patch, subresource: String::new(), managed_fields: None };
+        let manner = Manner::merge_patch();
         let Entry { key, caller, user_agent, query, .. } = entry;
         let asking = Asking { key, caller, user_agent: user_agent.as_deref(), query, manner: &manner };
         self.set_managers(asking, &target.member, &document, managers, said).await.unwrap_or(made)
@@ -96,6 +104,20 @@ impl<F: Fleet> Writer<F> {
         }
     }
 
+    /// Has places of a part that hold again what they held be of the managers that the home has for them: who changed them
+    /// meanwhile is not known to the part's member.
+    pub(super) async fn own_as_home(
+        &self,
+        asking: Asking<'_>,
+        part: &Held,
+        home: &Value,
+        level: &[&Change],
+        said: &mut Warnings,
+    ) -> Option<Document> {
+        let managers = owned_as(&part.document, home, level)?;
+        self.set_managers(asking, &part.member, &part.document, managers, said).await
+    }
+
     /// `None`: that cannot be done.
     async fn set_managers(
         &self,
@@ -107,7 +129,7 @@ impl<F: Fleet> Writer<F> {
     ) -> Option<Document> {
         let revision = &document["metadata"]["resourceVersion"];
         let body = json!({"metadata": {"resourceVersion": revision, "managedFields": managers}});
-        let manner = Manner { how: How::Patch, subresource: String::new(), managed_fields: None };
+        let manner = Manner::merge_patch();
         let query = asking.unforced(false);
         let asking = Asking { manner: &manner, query: &query, ..asking };
         match self.send_patch(asking, member, MERGE_PATCH, Bytes::from(body.to_string()), false, said).await {
@@ -119,10 +141,9 @@ impl<F: Fleet> Writer<F> {
 
 /// The managers that another part has, but for those of its status. `None`: the part has them, or the object has owners, of which
 /// each part has others.
-fn managers_as(part: &Value, other: &Value) -> Option<Value> {
+fn managers_as(part: &Value, other: &Value) -> Option<Vec<Value>> {
     let of_spec = |document: &Value| -> Vec<Value> {
-        let all = document.pointer("/metadata/managedFields").and_then(Value::as_array);
-        all.into_iter().flatten().filter(|entry| entry["subresource"] != "status").cloned().collect()
+        managers_of(document).iter().filter(|entry| entry["subresource"] != "status").cloned().collect()
     };
     let without_time = |entry: &Value| {
         let mut entry = entry.clone();
@@ -132,7 +153,7 @@ fn managers_as(part: &Value, other: &Value) -> Option<Value> {
     let (has, wanted) = (of_spec(part), of_spec(other));
     let owned = |entry: &Value| entry.pointer("/fieldsV1/f:metadata/f:ownerReferences").is_some();
     let is_same = has.iter().map(without_time).eq(wanted.iter().map(without_time));
-    (!is_same && !wanted.is_empty() && !wanted.iter().any(owned)).then(|| wanted.into())
+    (!is_same && !wanted.is_empty() && !wanted.iter().any(owned)).then_some(wanted)
 }
 
 /// The managers of a document after an apply of one. `None`: they are so.
@@ -143,11 +164,81 @@ fn owned(document: &Value, manager: &str, ownership: &Ownership) -> Option<Value
         let paths = if is_apply_of(entry, manager) { &ownership.disowns } else { &ownership.takes };
         let Some(fields) = entry.get_mut("fieldsV1") else { continue };
         for path in paths {
-            let path: Vec<String> = path.iter().map(|name| format!("f:{name}")).collect();
-            is_changed |= remove(fields, &path);
+            is_changed |= remove(fields, &field_names(path));
         }
     }
     is_changed.then_some(managers)
+}
+
+/// The managers of a part where each of these places is of those that have it in the home. `None`: it is.
+fn owned_as(part: &Value, home: &Value, places: &[&Change]) -> Option<Value> {
+    let before = managers_of(part);
+    let mut after = before.to_vec();
+    for place in places {
+        own_like(&mut after, managers_of(home), &field_path(&place.at));
+    }
+    (after != *before).then(|| after.into())
+}
+
+fn managers_of(document: &Value) -> &[Value] {
+    let managers = document.pointer("/metadata/managedFields").and_then(Value::as_array);
+    managers.map(Vec::as_slice).unwrap_or_default()
+}
+
+/// Has a place be of those managers alone that have it in other entries of `managedFields`.
+fn own_like(managers: &mut Vec<Value>, like: &[Value], path: &[String]) {
+    for fields in managers.iter_mut().filter_map(|entry| entry.get_mut("fieldsV1")) {
+        remove(fields, path);
+    }
+    for (entry, held) in like.iter().filter_map(|entry| Some((entry, look(entry.get("fieldsV1")?, path)?))) {
+        let at = managers.iter().position(|one| is_same_manager(one, entry)).unwrap_or_else(|| {
+            let mut fresh = entry.clone();
+            set(&mut fresh, "fieldsV1", json!({}));
+            managers.push(fresh);
+            managers.len() - 1
+        });
+        let fields = managers.get_mut(at).and_then(|entry| entry.get_mut("fieldsV1"));
+        fields.into_iter().for_each(|fields| insert(fields, path, held));
+    }
+    managers.retain(|entry| entry["fieldsV1"].as_object().is_none_or(|fields| !fields.is_empty()));
+}
+
+/// A path of fields as `fieldsV1` writes it.
+fn field_names(path: impl IntoIterator<Item = impl Display>) -> Vec<String> {
+    path.into_iter().map(|name| format!("f:{name}")).collect()
+}
+
+/// A place as `fieldsV1` writes it.
+///
+/// Source: kubernetes-sigs/structured-merge-diff `fieldpath/serialize-pe.go`.
+fn field_path(at: &[Place]) -> Vec<String> {
+    let element = |step: &Place| match step {
+        Place::Field(name) => format!("f:{name}"),
+        Place::Item(keys) => {
+            let keys: BTreeMap<_, _> = keys.iter().map(|(key, value)| (key, value)).collect();
+            format!("k:{}", json!(keys))
+        }
+        Place::Text(text) => format!("v:{}", json!(text)),
+    };
+    at.iter().map(element).collect()
+}
+
+fn is_same_manager(one: &Value, other: &Value) -> bool {
+    ["manager", "operation", "subresource", "apiVersion"].into_iter().all(|field| one.get(field) == other.get(field))
+}
+
+fn look<'a>(fields: &'a Value, path: &[String]) -> Option<&'a Value> {
+    path.iter().try_fold(fields, |at, name| at.get(name))
+}
+
+/// Puts what is held at a path there.
+fn insert(fields: &mut Value, path: &[String], held: &Value) {
+    let (Some((first, rest)), Some(map)) = (path.split_first(), fields.as_object_mut()) else { return };
+    if rest.is_empty() {
+        map.insert(first.clone(), held.clone());
+        return;
+    }
+    insert(map.entry(first).or_insert_with(|| json!({})), rest, held);
 }
 
 /// Removes a path, and what is empty above it.
@@ -184,12 +275,11 @@ pub(super) fn has_other_owner(document: &Value, manager: &str, path: &[&str]) ->
 
 /// Who have a field, of the entries of `managedFields`.
 fn owners<'a>(document: &'a Value, path: &[&str]) -> impl Iterator<Item = &'a Value> {
-    let managers = document.pointer("/metadata/managedFields").and_then(Value::as_array);
     let has = move |entry: &&Value| {
         let fields = entry.get("fieldsV1");
         fields.and_then(|fields| path.iter().try_fold(fields, |at, name| at.get(format!("f:{name}")))).is_some()
     };
-    managers.into_iter().flatten().filter(has)
+    managers_of(document).iter().filter(has)
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use crate::{
     write::{
         Writer,
         fleet::{Fleet, Key},
+        journal::Step,
         request::{OWN_MANAGER, with_dry_run},
         steps::{Outcome, Seen, Silent},
         update::desired::{APPLY_PATCH, MERGE_PATCH, set},
@@ -42,6 +43,13 @@ pub(super) struct Manner {
     pub(super) subresource: String,
     /// The client changes `metadata.managedFields` into this.
     pub(super) managed_fields: Option<Value>,
+}
+
+impl Manner {
+    /// A merge patch of the object itself.
+    pub(super) const fn merge_patch() -> Self {
+        Self { how: How::Patch, subresource: String::new(), managed_fields: None }
+    }
 }
 
 /// Which fields of a part change their managers with an apply beyond what its member does by itself. Each is a path.
@@ -128,6 +136,16 @@ pub(super) enum Brought {
     Answered(Outcome),
     /// It is not there any more: somebody deleted it in its member.
     Gone,
+}
+
+impl Brought {
+    /// How the journal has it. One that is gone has nothing left to get.
+    pub(super) fn step(&self) -> Step {
+        match self {
+            Self::Same | Self::Gone => Step::Done { uid: None },
+            Self::Answered(outcome) => outcome.step(),
+        }
+    }
 }
 
 /// The document of a member, with the words that an item of a list does not have.

@@ -160,6 +160,7 @@ impl<F: Fleet> Planned<'_, F> {
             policy: marker.policy,
             place_on: marker.place_on,
             adopts: marker.adopts,
+            owns_shares: work.how() != How::Apply,
             epoch: marker.epoch,
             ..Entry::new(Verb::Create, work.key.clone(), marker.uid, work.request.caller.clone())
         })

@@ -5,7 +5,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     config::MemberName,
-    placement::merge::{Change, Take, take},
+    placement::merge::{Take, take},
     write::{
         LANDS_WITHIN, Writer,
         fleet::Fleet,
@@ -13,8 +13,9 @@ use crate::{
         steps::{Found, Outcome, Silent},
         update::{
             amend::Amendment,
-            part::{Asking, Brought, Held, How, Manner, document},
-            task::{Pending, Task, applies_in, holds, waits_for},
+            part::{Asking, Brought, Held, document},
+            task::{Pending, Task, applies_in, apply_in, holds, waits_for},
+            turns::{Turn, steps, turns},
         },
     },
 };
@@ -129,105 +130,102 @@ impl<F: Fleet> Writer<F> {
 
     /// Brings one part up. Says whether nothing is left to do there.
     async fn settle_part(&self, entry: &Entry, task: &Task, target: &EntryTarget, home: &Value) -> bool {
-        // Earlier and later updates of the same version wait for the same member: together they make one step.
+        // Earlier and later updates of the same version wait for the same member.
         let mut waiting = self.journal.open_updates(&entry.key, &entry.uid);
         waiting.retain(|other| {
             let mut unfinished = other.unfinished();
             other.key.gvr == entry.key.gvr && unfinished.any(|member| member == target.member)
         });
         // What is later tells which values are wanted of what is brought now.
-        let pending = Pending::of(&waiting, &target.member);
+        let lists = Pending::of(&waiting, &target.member).live_of_each(home);
         let Some(waiting) = in_order(waiting, entry, &target.member) else { return false };
-        let changes = pending.live_of_first(waiting.len(), home);
         let mut part = held(target);
-        let step = match self.read_part(&entry.key, &part).await {
+        let steps = match self.read_part(&entry.key, &part).await {
             Ok(Some(now)) => {
                 part.document = now;
-                let asking = Asking {
-                    key: &entry.key,
-                    caller: &entry.caller,
-                    user_agent: entry.user_agent.as_deref(),
-                    query: &entry.query,
-                    manner: &task.manner,
-                };
-                let brought = self.catch_up(asking, &mut part, &changes, entry, task, home).await;
-                match brought {
-                    Brought::Same | Brought::Gone => Step::Done { uid: None },
-                    Brought::Answered(outcome) => {
-                        if let (Outcome::Done { .. }, Ok(Some(body))) = (&outcome, self.look(&entry.key, &part).await) {
-                            self.fleet.ingest(&entry.key, &target.member, &body).await;
-                        }
-                        outcome.step()
-                    }
-                }
+                self.catch_up(&mut part, &turns(&waiting, &lists, &target.member), entry, task, home).await
             }
-            Ok(None) => Step::Done { uid: None },
-            Err(Silent(cause)) => Step::Failed(cause),
+            Ok(None) => waiting.iter().map(|update| (update.id, Step::Done { uid: None })).collect(),
+            Err(Silent(cause)) => vec![(entry.id, Step::Failed(cause))],
         };
-        let done = matches!(step, Step::Done { .. });
-        self.journal.step(entry.id, &target.member, step).await;
-        if done {
-            let others: Vec<Entry> = waiting.into_iter().filter(|other| other.id != entry.id).collect();
-            self.finish_earlier(&others, &target.member).await;
-            // What waited for this one.
+        let done = |step: &Step| matches!(step, Step::Done { .. });
+        let is_done = steps.iter().any(|(id, step)| *id == entry.id && done(step));
+        let replaced = waiting.iter().filter(|other| is_done && !steps.iter().any(|(id, _)| *id == other.id));
+        let replaced: Vec<_> = replaced.map(|other| (other.id, Step::Done { uid: None })).collect();
+        let is_any_done = steps.iter().any(|(_, step)| done(step));
+        self.note_steps(&target.member, entry.id, steps.into_iter().chain(replaced)).await;
+        if is_any_done {
+            // What waited for it.
             self.journal.open_updates(&entry.key, &entry.uid).iter().for_each(|other| self.wake(other.id));
         }
-        done
+        is_done
     }
 
+    /// Brings a part what waits for it. Gives what came of each update.
     async fn catch_up(
         &self,
-        asking: Asking<'_>,
         part: &mut Held,
-        changes: &[Change],
+        turns: &[Turn<'_>],
         entry: &Entry,
         task: &Task,
         home: &Value,
-    ) -> Brought {
-        let at = entry.targets.iter().skip(1).position(|target| target.member == part.member);
-        let its = at.and_then(|at| task.others.get(at));
-        let ownership = its.map(|part| part.ownership.clone()).unwrap_or_default();
+    ) -> Vec<(u64, Step)> {
         let mut said = Warnings::default();
-        let Some(mut body) = its.and_then(|part| part.apply.clone()) else {
-            return self.bring(asking, part, changes, false, &mut said).await.0;
-        };
-        if !changes.is_empty() {
-            let manner = Manner { how: How::Patch, subresource: String::new(), managed_fields: None };
-            let asking = Asking { manner: &manner, ..asking };
-            match self.bring(asking, part, changes, false, &mut said).await.0 {
-                Brought::Same | Brought::Answered(Outcome::Done { .. }) => {}
-                other => return other,
-            }
+        let mut brought = self.bring_turns(part, turns, home, &mut said).await;
+        let mut steps = steps(turns, &brought);
+        let its = task.in_part(entry, &part.member);
+        if let Some((its, body)) = its.and_then(|its| Some((its, its.apply.as_ref()?))) {
+            let came = match steps.iter().find_map(|(_, step)| step.cause()) {
+                Some(cause) => Brought::Answered(Outcome::NotSent(cause.to_owned())),
+                None => {
+                    let Entry { key, caller, user_agent, query, .. } = entry;
+                    let asking = Asking { key, caller, user_agent: user_agent.as_deref(), query, manner: &task.manner };
+                    let body = self.still_applied(entry, task, &part.member, body, home);
+                    self.apply_other(asking, part, &body, &its.ownership, &mut said).await
+                }
+            };
+            steps.push((entry.id, came.step()));
+            brought.push(came);
         }
-        // A value that the home no longer holds is not applied, unless what replaced it there waits, too: that looks for it.
-        let later = self.later_in(entry, &part.member).live(home);
+        let is_changed = brought.iter().any(|came| matches!(came, Brought::Answered(Outcome::Done { .. })));
+        if is_changed && let Ok(Some(body)) = self.look(&entry.key, part).await {
+            self.fleet.ingest(&entry.key, &part.member, &body).await;
+        }
+        steps
+    }
+
+    /// What of an apply is brought to a part: a value that the home no longer holds is not, unless what replaced it there waits,
+    /// too, and looks for it or takes it from its manager.
+    fn still_applied(&self, entry: &Entry, task: &Task, member: &MemberName, body: &Value, home: &Value) -> Value {
+        let mut body = body.clone();
+        let mut later = self.journal.open_updates(&entry.key, &entry.uid);
+        later.retain(|other| {
+            let is_later = other.id > entry.id && other.key.gvr == entry.key.gvr;
+            is_later && other.unfinished().any(|waits| waits == *member)
+        });
+        let changes = Pending::of(&later, member).live(home);
+        let applied: Vec<Value> = later.iter().filter_map(|later| apply_in(later, member)).collect();
         for (change, holds) in task.home.shared.iter().zip(&task.holds) {
-            let is_followed = || later.iter().any(|later| later.follows(change, holds.as_ref()));
+            let is_followed = || {
+                changes.iter().any(|later| later.follows(change, holds.as_ref()))
+                    || applied.iter().any(|body| change.is_said_by(body))
+            };
             if change.value_in(home) != *holds && !is_followed() {
                 let mut gone = change.clone();
                 gone.clear();
                 take(&[gone], Take::Always, &mut body);
             }
         }
-        self.apply_other(asking, part, &body, &ownership, &mut said).await
+        body
     }
 
-    /// What later updates of the same version have still to do in a member.
-    fn later_in(&self, entry: &Entry, member: &MemberName) -> Pending {
-        let mut later = self.journal.open_updates(&entry.key, &entry.uid);
-        later.retain(|other| {
-            let is_later = other.id > entry.id && other.key.gvr == entry.key.gvr;
-            is_later && other.unfinished().any(|waits| waits == *member)
-        });
-        Pending::of(&later, member)
-    }
-
-    /// Notes that a member has made what these updates had still to do there.
-    pub(super) async fn finish_earlier(&self, entries: &[Entry], member: &MemberName) {
-        for entry in entries {
-            self.journal.step(entry.id, member, Step::Done { uid: None }).await;
-            if self.journal.open_entry(entry.id).is_some_and(|(entry, _)| entry.unfinished().next().is_none()) {
-                self.journal.finish(entry.id).await;
+    /// Notes what came of updates in a member, and finishes those that nothing is left of. `own` is finished by who has it in hand.
+    pub(super) async fn note_steps(&self, member: &MemberName, own: u64, steps: impl IntoIterator<Item = (u64, Step)>) {
+        for (id, step) in steps {
+            self.journal.step(id, member, step).await;
+            let now = self.journal.open_entry(id).filter(|_| id != own);
+            if now.is_some_and(|(entry, _)| entry.unfinished().next().is_none()) {
+                self.journal.finish(id).await;
             }
         }
     }
@@ -238,8 +236,9 @@ impl<F: Fleet> Writer<F> {
 fn in_order(waiting: Vec<Entry>, entry: &Entry, member: &MemberName) -> Option<Vec<Entry>> {
     let applies: Vec<u64> = waiting.iter().filter(|one| applies_in(one, member)).map(|one| one.id).collect();
     let is_apply = applies.contains(&entry.id);
-    let query = is_apply.then_some(entry.query.as_str());
-    if waiting.iter().any(|one| one.id < entry.id && waits_for(one, member, query)) {
+    let body = apply_in(entry, member);
+    let later = body.as_ref().map(|body| (entry.query.as_str(), body));
+    if waiting.iter().any(|one| one.id < entry.id && waits_for(one, member, later)) {
         return None;
     }
     let next = applies.into_iter().filter(|id| *id > entry.id).min().unwrap_or(u64::MAX);

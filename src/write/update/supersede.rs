@@ -13,7 +13,7 @@ use crate::{
         Writer,
         fleet::Fleet,
         journal::{Entry, Step},
-        update::task::{PartTask, Task, manager},
+        update::task::{PartTask, Task, applies_in, apply_in, is_forced, replaces},
     },
 };
 /// An earlier update of the same object that is not finished.
@@ -43,7 +43,7 @@ impl<F: Fleet> Writer<F> {
                 None => earlier.clear(),
             }
         }
-        let replaced = replaced(&earlier, &update, &task, &waiting);
+        let replaced = replaced(&earlier, &update, &members);
         take_over(&mut earlier, &mut task, &waiting);
         let is_changed = earlier.iter().any(|known| known.is_changed);
         if is_changed {
@@ -94,12 +94,16 @@ impl<'a> Earlier<'a> {
         Some(Self { entry, task, gives, waits_alike, is_changed: false })
     }
 
+    fn is_forced_apply(&self) -> bool {
+        self.task.home.apply.is_some() && is_forced(self.entry)
+    }
+
     /// Says whether anything that it says lies at a place, above or below it.
     fn touches(&self, at: &[Place]) -> bool {
         let parts = || [&self.task.home].into_iter().chain(&self.task.others);
         let mut changes = parts().flat_map(|part| part.shared.iter().chain(&part.own));
         // An apply says what is so already, too.
-        changes.any(|change| !change.is_nothing() && overlap(&change.at, at))
+        changes.any(|change| !change.is_nothing() && change.touches(at))
             || parts().filter_map(|part| part.apply.as_ref()).any(|body| names(body, at))
     }
 }
@@ -128,17 +132,20 @@ fn is_plain(task: &Task) -> bool {
     !applies && task.making.is_none() && task.coming.is_empty() && task.manner.managed_fields.is_none()
 }
 
-/// The applies that this one takes the place of: those of the same manager, unless something since had to do with what they said.
-fn replaced(earlier: &[Earlier<'_>], update: &Entry, task: &Task, waiting: &[usize]) -> Vec<u64> {
-    let applies = |task: &Task| waiting.iter().all(|at| task.others.get(*at).is_some_and(|part| part.apply.is_some()));
-    let Some(own) = manager(&update.query).filter(|_| applies(task)) else { return Vec::new() };
+/// The applies that this one takes the place of, unless something since had to do with what they said. Where all of it is forced,
+/// what they said is taken from whoever has it: then each manager's last is what counts.
+fn replaced(earlier: &[Earlier<'_>], update: &Entry, members: &[MemberName]) -> Vec<u64> {
+    let bodies: Option<Vec<_>> = members.iter().map(|member| Some((member, apply_in(update, member)?))).collect();
+    let Some(bodies) = bodies else { return Vec::new() };
     let is_replaced = |at: usize, known: &Earlier<'_>| {
         let said = || known.task.home.shared.iter().filter(|change| !change.is_nothing());
-        let since = || earlier.iter().skip(at + 1);
+        let since = || earlier.iter().skip(at + 1).filter(|later| !(is_forced(update) && later.is_forced_apply()));
+        let mut parts = bodies.iter();
         known.waits_alike
             && known.task.making.is_none()
-            && applies(&known.task)
-            && manager(&known.entry.query).as_ref() == Some(&own)
+            && parts.all(|(member, body)| {
+                applies_in(known.entry, member) && replaces(&update.query, body, known.entry, member)
+            })
             && !said().any(|change| since().any(|later| later.touches(&change.at)))
     };
     earlier.iter().enumerate().filter(|(at, known)| is_replaced(*at, known)).map(|(_, known)| known.entry.id).collect()
@@ -171,9 +178,8 @@ fn take_shared(earlier: &mut [Earlier<'_>], later: &mut Task, at: usize, waiting
         let said = known.task.home.shared.iter().position(|change| is_value(change) && change.at == place);
         let Some(said) = said.filter(|_| known.gives) else { return };
         let others = known.task.home.shared.iter().enumerate();
-        let is_alone = !others
-            .into_iter()
-            .any(|(other, change)| other != said && !change.is_nothing() && overlap(&change.at, &place));
+        let is_alone =
+            !others.into_iter().any(|(other, change)| other != said && !change.is_nothing() && change.touches(&place));
         if !is_alone || !goes_on(&known.task, said, later, at, waiting) {
             return;
         }
@@ -188,13 +194,6 @@ fn take_shared(earlier: &mut [Earlier<'_>], later: &mut Task, at: usize, waiting
         }
         if let Some(holds) = known.task.holds.get_mut(said) {
             *holds = None;
-        }
-        // Of the home it stays said: that is what tells whether the others' value is still wanted.
-        for part in waiting {
-            let change = later.others.get_mut(*part).and_then(|part| part.shared.get_mut(at));
-            if let Some(change) = change.filter(|change| change.before() == change.wanted()) {
-                change.clear();
-            }
         }
     }
 }
@@ -242,8 +241,4 @@ fn is_empty(part: Option<&PartTask>) -> bool {
 
 fn is_value(change: &Change) -> bool {
     matches!(change.what, What::Value { .. }) && !change.is_nothing()
-}
-
-fn overlap(one: &[Place], other: &[Place]) -> bool {
-    one.starts_with(other) || other.starts_with(one)
 }

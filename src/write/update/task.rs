@@ -56,6 +56,12 @@ impl Task {
         serde_json::from_str(&entry.body).ok()
     }
 
+    /// What changes in the part of a member that is not the home.
+    pub(super) fn in_part(&self, entry: &Entry, member: &MemberName) -> Option<&PartTask> {
+        let at = entry.targets.iter().skip(1).position(|target| target.member == *member)?;
+        self.others.get(at)
+    }
+
     /// What the object as it is shown took of it and its home still holds.
     pub(super) fn live(&self, home: &Value) -> Vec<Change> {
         let held = self.home.shared.iter().zip(&self.holds).map(|(change, holds)| change.value_in(home) == *holds);
@@ -85,9 +91,12 @@ pub(in crate::write) fn renamed_task(entry: &Entry, names: &BTreeMap<String, Mem
 
 /// Says whether a server-side apply is still to be made in a member that is not the home.
 pub(super) fn applies_in(entry: &Entry, member: &MemberName) -> bool {
-    let at = entry.targets.iter().skip(1).position(|target| target.member == *member);
-    let part = at.zip(Task::of(entry)).and_then(|(at, task)| task.others.into_iter().nth(at));
-    part.is_some_and(|part| part.apply.is_some())
+    apply_in(entry, member).is_some()
+}
+
+/// What a member that is not the home is still to apply.
+pub(super) fn apply_in(entry: &Entry, member: &MemberName) -> Option<Value> {
+    Task::of(entry)?.in_part(entry, member)?.apply.clone()
 }
 
 /// The field manager that a query names.
@@ -95,19 +104,45 @@ pub(super) fn manager(query: &str) -> Option<String> {
     query_value(query, "fieldManager").filter(|manager| !manager.is_empty())
 }
 
-/// Says whether a write waits for an earlier apply in a member: each value is the latest writer's only if they are brought in
-/// their order. A later apply of the same manager takes the place of the earlier one; `query` is that of an apply, and
-/// `None` of any other write.
-pub(super) fn waits_for(earlier: &Entry, member: &MemberName, query: Option<&str>) -> bool {
-    let is_replaced = query.and_then(manager).is_some_and(|own| manager(&earlier.query) == Some(own));
-    applies_in(earlier, member) && !is_replaced
+/// Says whether an update is of this field manager.
+pub(super) fn is_by(entry: &Entry, own: &str) -> bool {
+    manager(&entry.query).is_some_and(|manager| manager == own)
+}
+
+/// Says whether an apply takes fields from other managers.
+pub(super) fn is_forced(entry: &Entry) -> bool {
+    forces(&entry.query)
+}
+
+fn forces(query: &str) -> bool {
+    query_value(query, "force").is_some_and(|force| force == "true")
+}
+
+/// Says whether a write waits for an earlier update in a member: for an apply, so that each value is the latest writer's. A later
+/// apply may take the place of the earlier one; `later` is the query and the body of an apply, and `None` of any other write.
+pub(super) fn waits_for(earlier: &Entry, member: &MemberName, later: Option<(&str, &Value)>) -> bool {
+    applies_in(earlier, member) && !later.is_some_and(|(query, body)| replaces(query, body, earlier, member))
+}
+
+/// Says whether an apply takes the place of an earlier one in a member: it is of the same manager, no less forced, and says
+/// whatever the earlier one has changed. What it leaves out, the earlier one may have taken from others, so that it goes now.
+pub(super) fn replaces(query: &str, body: &Value, earlier: &Entry, member: &MemberName) -> bool {
+    let own = manager(query);
+    let is_his = own.is_some() && own == manager(&earlier.query);
+    let Some(task) = Task::of(earlier).filter(|_| is_his && (forces(query) || !is_forced(earlier))) else {
+        return false;
+    };
+    let own = task.in_part(earlier, member).map(|part| part.own.as_slice()).unwrap_or_default();
+    let mut changes = task.home.shared.iter().chain(own);
+    changes.all(|change| change.before().is_none() || change.is_said_by(body))
 }
 
 /// What is still to be done in one part, by one update or several of them, oldest first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pending(Vec<Waiting>);
 
-#[derive(Clone, Debug)]
+/// Of an update in other words there is nothing.
+#[derive(Clone, Debug, Default)]
 struct Waiting {
     home: Vec<Change>,
     holds: Vec<Option<Value>>,
@@ -118,11 +153,11 @@ impl Pending {
     /// What these entries have still to do in a member that is not their home.
     pub(super) fn of(entries: &[Entry], member: &MemberName) -> Self {
         let of = |entry: &Entry| {
-            let at = entry.targets.iter().skip(1).position(|target| target.member == *member)?;
             let task = Task::of(entry)?;
-            Some(Waiting { home: task.home.shared, holds: task.holds, part: task.others.into_iter().nth(at)? })
+            let part = task.in_part(entry, member)?.clone();
+            Some(Waiting { home: task.home.shared, holds: task.holds, part })
         };
-        Self(entries.iter().filter_map(of).collect())
+        Self(entries.iter().map(|entry| of(entry).unwrap_or_default()).collect())
     }
 
     /// Adds a later update.
@@ -133,31 +168,33 @@ impl Pending {
 
     /// The changes to make, in order: those whose values the home still holds, and those that such a one came after.
     pub(super) fn live(&self, home: &Value) -> Vec<Change> {
-        self.live_of_first(self.0.len(), home)
+        self.live_of_each(home).into_iter().flatten().collect()
     }
 
-    /// The same, of the first so many updates alone; the later ones are made another time.
-    pub(super) fn live_of_first(&self, count: usize, home: &Value) -> Vec<Change> {
-        let (mut live, mut later): (Vec<Change>, Vec<Change>) = Default::default();
-        for (number, waiting) in self.0.iter().enumerate().rev() {
-            // An apply is brought as one; what it says only tells that an earlier value was wanted before it.
-            let is_apply = waiting.part.apply.is_some();
-            let mut batch = if is_apply { Vec::new() } else { waiting.part.own.clone() };
+    /// The same, of each update. An apply has none: it is brought as one, and only says that an earlier value was wanted before it.
+    pub(super) fn live_of_each(&self, home: &Value) -> Vec<Vec<Change>> {
+        let mut lists = vec![Vec::new(); self.0.len()];
+        // What comes after, the latest first.
+        let mut later: Vec<&Change> = Vec::new();
+        for (waiting, list) in self.0.iter().zip(&mut lists).rev() {
+            let mut shared = Vec::new();
             for (at, change) in waiting.part.shared.iter().enumerate() {
                 let (Some(of_home), Some(holds)) = (waiting.home.get(at), waiting.holds.get(at)) else { continue };
                 if change.is_nothing() {
                     continue;
                 }
-                let mut after = live.iter().chain(&later);
-                if of_home.value_in(home) == *holds || after.any(|later| later.follows(change, holds.as_ref())) {
-                    batch.push(change.clone());
+                if of_home.value_in(home) == *holds || later.iter().any(|later| later.follows(change, holds.as_ref())) {
+                    shared.push(change);
                 }
             }
-            let all = if number < count && !is_apply { &mut live } else { &mut later };
-            batch.append(all);
-            *all = batch;
+            let is_apply = waiting.part.apply.is_some();
+            if !is_apply {
+                later.extend(&waiting.part.own);
+                list.extend(waiting.part.own.iter().chain(shared.iter().copied()).cloned());
+            }
+            later.extend(shared);
         }
-        live
+        lists
     }
 
     /// The shares that wait to be set.

@@ -3,6 +3,8 @@
 use http::{Method, Request, header};
 use serde_json::{Value, json};
 
+mod owners;
+
 use super::*;
 use testbed::{FleetFile, Kubefold, MemberOptions, Testbed};
 
@@ -77,11 +79,13 @@ async fn a_change_is_made_in_every_part() {
     scales(&stage).await;
     edits(&stage).await;
     applies(&stage).await;
+    owners::rescaled(&stage).await;
     annotations(&stage).await;
     json_patches(&stage).await;
     nobody_loses(&stage).await;
     shared_objects(&stage).await;
     behind(&stage).await;
+    owners::apart(&stage).await;
 }
 
 async fn puts(stage: &Stage) {

@@ -1,0 +1,112 @@
+//! Changes of several writers that a member has missed: it gets those of each as his.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::write::{
+    request::Request,
+    tests::{
+        Process,
+        scripted::{Scripted, member},
+        update::{MERGE, by, down, everywhere, labels, patch, placed, send},
+    },
+    update::SCALE,
+};
+
+/// A manager's own label.
+async fn labelled(process: &Process, manager: &str, name: &str, value: &str) {
+    let labels = json!({"metadata": {"labels": {name: value}}});
+    assert_eq!(send(process, by(manager, "", patch(MERGE, &labels))).await.code, 200);
+}
+
+/// Who changed what in a member, after its dry runs: the user, the query and the body.
+fn changes_in(fleet: &Scripted, at: &str) -> Vec<(String, String, Value)> {
+    let world = fleet.world.lock();
+    let calls = world.calls.iter().zip(world.callers.iter().skip(world.callers.len() - world.calls.len()));
+    let changes = calls.filter(|((member, call), _)| {
+        member.as_str() == at && call.method == http::Method::PATCH && !call.query.contains("dryRun")
+    });
+    let body = |body: &[u8]| -> Value {
+        let mut body: Value = serde_json::from_slice(body).unwrap();
+        body["metadata"].as_object_mut().map(|metadata| metadata.shift_remove("resourceVersion"));
+        body
+    };
+    changes.map(|((_, call), user)| (user.clone(), call.query.clone(), body(&call.body))).collect()
+}
+
+fn change(manager: &str, labels: Value) -> (String, String, Value) {
+    (manager.to_owned(), format!("fieldManager={manager}"), json!({"metadata": {"labels": labels}}))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_gets_what_it_missed_as_those_who_wrote_it() {
+    for by_next_write in [false, true] {
+        let (fleet, _directory, process) = placed().await;
+        down(&fleet, "east", true);
+        labelled(&process, "anna", "tier", "a").await;
+        labelled(&process, "anna", "team", "a").await;
+        labelled(&process, "bert", "tier", "b").await;
+        labelled(&process, "bert", "zone", "b").await;
+        let wanted = vec![
+            // Bert has replaced what she wrote there.
+            change("anna", json!({"team": "a"})),
+            change("bert", json!({"tier": "b", "zone": "b"})),
+        ];
+        fleet.world.lock().calls.clear();
+        down(&fleet, "east", false);
+        if by_next_write {
+            labelled(&process, "cleo", "last", "c").await;
+            let own = change("cleo", json!({"last": "c"}));
+            assert_eq!(changes_in(&fleet, "east"), [wanted, vec![own]].concat());
+        } else {
+            process.writer.replay();
+            process.settled().await;
+            assert_eq!(changes_in(&fleet, "east"), wanted);
+        }
+        assert!(process.writer.journal().open_entries().is_empty());
+        assert_eq!(labels(&fleet, "tier"), everywhere("b"));
+        process.settled().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scale_and_a_label_that_a_member_missed_are_two_requests() {
+    let (fleet, _directory, process) = placed().await;
+    down(&fleet, "east", true);
+    let scale = patch(MERGE, &json!({"spec": {"replicas": 6}}));
+    let scale = Request { subresource: SCALE.to_owned(), ..by("anna", "", scale) };
+    assert_eq!(send(&process, scale).await.code, 200);
+    labelled(&process, "anna", "tier", "a").await;
+    down(&fleet, "east", false);
+    process.writer.replay();
+    process.settled().await;
+    assert_eq!(labels(&fleet, "tier"), everywhere("a"));
+    let replicas: u64 = fleet.standing("web").iter().map(|(_, replicas)| replicas).sum();
+    assert_eq!(replicas, 6, "{:?}", fleet.standing("web"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_member_refuses_one_writer_does_not_keep_another_back() {
+    let (fleet, _directory, process) = placed().await;
+    down(&fleet, "east", true);
+    labelled(&process, "anna", "team", "a").await;
+    labelled(&process, "bert", "zone", "b").await;
+    down(&fleet, "east", false);
+    let anna = (member("east"), "anna".to_owned());
+    fleet.world.lock().denied.insert(anna.clone());
+    process.writer.replay();
+    sleep(Duration::from_secs(60)).await;
+    let of = |name: &str| labels(&fleet, name).into_iter().find(|(member, _)| member == "east").unwrap().1;
+    assert_eq!((of("team"), of("zone")), (Value::Null, json!("b")));
+    let open = process.writer.journal().open_entries();
+    assert_eq!(open.iter().map(|entry| entry.caller.user.as_str()).collect::<Vec<_>>(), ["anna"]);
+    // What changes the same place waits.
+    labelled(&process, "bert", "team", "b").await;
+    assert_eq!(of("team"), Value::Null);
+    fleet.world.lock().denied.remove(&anna);
+    process.writer.replay();
+    process.settled().await;
+    assert_eq!(labels(&fleet, "team"), everywhere("b"));
+}
