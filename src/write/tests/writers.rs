@@ -8,11 +8,11 @@ use tokio::time::sleep;
 use crate::write::{
     request::Request,
     tests::{
-        Process,
+        Process, message,
         scripted::{Scripted, member},
         update::{MERGE, by, down, everywhere, labels, patch, placed, send},
     },
-    update::SCALE,
+    update::{APPLY_PATCH, SCALE},
 };
 
 /// A manager's own label.
@@ -109,4 +109,20 @@ async fn what_a_member_refuses_one_writer_does_not_keep_another_back() {
     process.writer.replay();
     process.settled().await;
     assert_eq!(labels(&fleet, "team"), everywhere("b"));
+}
+
+/// A member that is back, and has not got what it missed, would refuse what one cluster takes.
+#[tokio::test(start_paused = true)]
+async fn an_apply_is_no_conflict_with_what_a_member_has_missed() {
+    let (fleet, _directory, process) = placed().await;
+    labelled(&process, "anna", "tier", "a").await;
+    down(&fleet, "east", true);
+    let removal = json!({"metadata": {"labels": {"tier": null}}});
+    assert_eq!(send(&process, by("anna", "", patch(MERGE, &removal))).await.code, 200);
+    down(&fleet, "east", false);
+    let body = json!({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": "web", "labels": {"tier": "b"}}});
+    let reply = send(&process, by("bert", "", patch(APPLY_PATCH, &body))).await;
+    assert_eq!(reply.code, 200, "{}", message(&reply));
+    assert_eq!(labels(&fleet, "tier"), everywhere("b"));
+    assert!(process.writer.journal().open_entries().is_empty());
 }

@@ -113,7 +113,7 @@ impl<'a, F: Fleet> Planned<'a, F> {
     }
 
     /// Asks the members of the other parts; the home will be as in `after`.
-    async fn ask_others(&self, after: &Value, shown: &mut Shown, warnings: &mut Warnings) -> Result<(), Reply> {
+    async fn ask_others(&self, after: &Value, shown: &mut Shown, warnings: &mut Warnings) -> Result<(), Stop> {
         let Self { work, plan, .. } = self;
         let (asking, writer, holds) = (self.asking(), work.writer, &shown.holds);
         let asked = join_all(work.others.iter().zip(&plan.others).map(|(part, task)| {
@@ -142,7 +142,9 @@ impl<'a, F: Fleet> Planned<'a, F> {
                 Brought::Answered(Outcome::NotSent(cause) | Outcome::Unknown(cause)) => {
                     (Some(unchanged()), Err(Silent(cause)))
                 }
-                Brought::Answered(outcome) => return Err(dry_run_failed(work.key, &part.member, outcome)),
+                // It judges what it has, and it has not got all yet.
+                Brought::Answered(_) if work.bring_up(&part.member).await => return Err(Stop::Again),
+                Brought::Answered(outcome) => return Err(dry_run_failed(work.key, &part.member, outcome).into()),
             };
             shown.documents.extend(document.map(|document| (part.member.clone(), document)));
             if to_do.is_ok() {

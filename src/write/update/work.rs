@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use http::Method;
 use serde_json::Value;
+use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     answer::reply::{Reply, refusal},
@@ -12,7 +13,7 @@ use crate::{
     placement::quota::{Extent, Units},
     respond::{ApiError, WriteError},
     write::{
-        Writer,
+        LANDS_WITHIN, Writer,
         fleet::{Fleet, Key, Part, Visible},
         journal::Entry,
         request::Request,
@@ -147,6 +148,25 @@ impl<'a, F: Fleet> Work<'a, F> {
     pub(super) fn earlier_in(&self, member: &MemberName) -> Vec<Entry> {
         let waits = |entry: &&Entry| entry.key.gvr == self.key.gvr && entry.unfinished().any(|name| name == *member);
         self.earlier.iter().filter(waits).cloned().collect()
+    }
+
+    /// Brings a member what waits for it. Says whether it got something. Under the key's hold.
+    pub(super) async fn bring_up(&self, member: &MemberName) -> bool {
+        let mut got = false;
+        for id in self.earlier_in(member).into_iter().map(|entry| entry.id) {
+            let is_made = |entry: &Entry| entry.targets.first().is_some_and(|home| !home.step.is_open());
+            let Some((entry, _)) = self.writer.journal.open_entry(id).filter(|(entry, _)| is_made(entry)) else {
+                continue;
+            };
+            // Its home has it: nothing is waited for.
+            let long_ago = Instant::now().checked_sub(LANDS_WITHIN).unwrap_or_else(Instant::now);
+            if self.writer.settle_update(&entry, long_ago, &Notify::new()).await {
+                self.writer.journal.finish(id).await;
+            }
+            let now = self.writer.journal.open_entry(id);
+            got |= now.is_none_or(|(now, _)| !now.unfinished().any(|waits| waits == *member));
+        }
+        got
     }
 
     /// Who asks, in this manner and with this query.
