@@ -176,6 +176,12 @@ fn a_write_that_others_came_before_is_refused() {
         409,
         "Operation cannot be fulfilled on deployments.apps \"web\": Precondition failed: UID in precondition: a, UID in object meta: ",
     );
+    let (gvk, name) = (Gvk::new("apps", "v1", "Deployment"), "web".to_owned());
+    write_fails(
+        WriteError::NotInRecord { gvk, name, field: "UID", expected: "a".into(), is: "b".into() },
+        409,
+        "Operation cannot be fulfilled on Deployment.apps \"web\": the UID in the precondition (a) does not match the UID in record (b). The object might have been deleted and then recreated",
+    );
     write_fails(
         WriteError::AlreadyExists { object: web(), holders: " in member east".into() },
         409,

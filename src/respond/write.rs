@@ -226,6 +226,27 @@ pub enum WriteError {
         /// What the object has; empty where there is no object.
         is: String,
     },
+    /// A precondition of a delete does not hold. The words of Kubernetes' have the kind where the resource belongs.
+    ///
+    /// Source: kubernetes/apiserver `pkg/registry/rest/delete.go` `BeforeDelete`.
+    #[error(
+        "Operation cannot be fulfilled on {kind} {name}: the {field} in the precondition ({expected}) does not match the \
+         {field} in record ({is}). The object might have been {what}",
+        kind = qualified(&gvk.group, &gvk.kind), name = Quoted(.name),
+        what = if *.field == "UID" { "deleted and then recreated" } else { "modified" }
+    )]
+    NotInRecord {
+        /// Of the object.
+        gvk: Gvk,
+        /// The object's.
+        name: String,
+        /// `UID` or `ResourceVersion`.
+        field: &'static str,
+        /// What the client expects.
+        expected: String,
+        /// What the object has.
+        is: String,
+    },
     /// The name is in use.
     #[error("{object} already exists{holders}")]
     AlreadyExists {
@@ -481,6 +502,7 @@ impl From<WriteError> for Status {
             | WriteError::Precondition { object, .. } => {
                 Self::conflict(&object.gvr.group, &object.gvr.resource, &object.name, message)
             }
+            WriteError::NotInRecord { gvk, name, .. } => Self::conflict(&gvk.group, &gvk.kind, &name, message),
             WriteError::AlreadyExists { object, .. } => {
                 about(&object, Self::new(StatusCode::CONFLICT, Reason::AlreadyExists, message))
             }

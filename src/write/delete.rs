@@ -88,15 +88,15 @@ async fn try_delete<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, name: 
 
 /// Compares what the client expects with what the fleet view shows.
 ///
-/// Source: kubernetes/apiserver `pkg/storage/interfaces.go` `Preconditions.Check`.
+/// Errors: 409.
 fn check_preconditions(key: &Key, options: &Options, visible: &Visible) -> Result<(), WriteError> {
     let revision = visible.revision.to_string();
     for (field, wanted, is) in
         [("UID", &options.uid, &visible.uid), ("ResourceVersion", &options.resource_version, &revision)]
     {
         let Some(wanted) = wanted.as_ref().filter(|wanted| *wanted != is) else { continue };
-        let (object, expected, is) = (key.to_ref(), wanted.clone(), is.clone());
-        return Err(WriteError::Precondition { object, field, expected, is });
+        let (gvk, name) = (key.gvk.clone(), key.name.clone());
+        return Err(WriteError::NotInRecord { gvk, name, field, expected: wanted.clone(), is: is.clone() });
     }
     Ok(())
 }

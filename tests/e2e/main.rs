@@ -53,5 +53,6 @@ mod shared_objects;
 mod sso;
 mod streams;
 mod table;
+mod verbs;
 
 mod write;

@@ -71,11 +71,11 @@ async fn preconditions(api: &Api, all: &[&Member; 2]) {
     let (uid, version) = (text(&shown, "/metadata/uid"), text(&shown, "/metadata/resourceVersion"));
     let of_part = in_member(all[0], &format!("{DEPLOYMENTS}/guarded")).await.unwrap();
     for (wrong, what) in [
-        (json!({"uid": of_part["metadata"]["uid"]}), "UID in precondition"),
-        (json!({"uid": uid, "resourceVersion": "7"}), "ResourceVersion in precondition"),
+        (json!({"uid": of_part["metadata"]["uid"]}), "the UID in the precondition ("),
+        (json!({"uid": uid, "resourceVersion": "7"}), "the ResourceVersion in the precondition (7)"),
     ] {
         let told = remove(api, "guarded", &options(wrong)).await;
-        refused(&told, 409, "Conflict", &["deployments.apps \"guarded\"", "Precondition failed", what]);
+        refused(&told, 409, "Conflict", &["Deployment.apps \"guarded\"", what]);
     }
     assert_eq!(shares_at(all, &format!("{DEPLOYMENTS}/guarded")).await, split(&[("east", 1), ("west", 2)]));
     remove(api, "guarded", &options(json!({"uid": uid, "resourceVersion": version}))).await.ok();

@@ -1,0 +1,36 @@
+//! What a typed clientset of client-go, which speaks protobuf, gets of a kube-apiserver, of kubefold before it alone, and of a fleet of
+//! three: each call comes to the same.
+
+use serde_json::Value;
+
+use testbed::{Kubectl, Kubefold, Testbed, client};
+
+/// What each call came to, but for UIDs, the namespace, and which member says so.
+async fn told(server: Kubectl, namespace: &str) -> Vec<String> {
+    let said = server.by(client("verbs")).run(&[&format!("--namespace={namespace}")]).await;
+    let mut lines = Vec::new();
+    for line in said.ok().lines() {
+        let mut line: Value = serde_json::from_str(line).unwrap();
+        if let Some(details) = line["details"].as_object_mut() {
+            details.remove("uid");
+        }
+        let mut line = line.to_string().replace(namespace, "#");
+        while let Some(at) = line.find(" (member ") {
+            let end = line[at..].find(')').unwrap();
+            line.replace_range(at..=at + end, "");
+        }
+        lines.push(line);
+    }
+    lines
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_typed_client_gets_of_a_fleet_what_it_gets_of_an_api_server() {
+    let bed = Testbed::shared(&["east", "west", "north"]).await;
+    let wanted = told(bed["east"].as_admin(), "verbs-direct").await;
+    assert!(wanted.len() > 50, "{wanted:#?}");
+    let one = Kubefold::before(&bed.members()[..1]).await;
+    assert_eq!(told(one.as_admin(), "verbs-one").await, wanted);
+    let three = Kubefold::before(bed.members()).await;
+    assert_eq!(told(three.as_admin(), "verbs-three").await, wanted);
+}
