@@ -23,6 +23,7 @@ mod localize;
 mod log;
 mod member_local;
 mod membership;
+mod message;
 mod moved;
 mod naming;
 mod nodes;

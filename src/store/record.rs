@@ -15,9 +15,6 @@ use crate::store::{
 };
 use kubefold_wire::watch::EventType;
 
-/// Bytes of frames that a process keeps.
-const FRAMES_BYTES_MAX: usize = 32 << 20;
-
 /// One event.
 #[derive(Debug)]
 pub struct Record {
@@ -61,27 +58,53 @@ impl Record {
     }
 }
 
-/// The frames that a process keeps, oldest first.
-#[derive(Debug, Default)]
-pub(super) struct Recent(Mutex<Queue>);
+impl Forget for Record {
+    fn forget(&self) {
+        self.common.forget_frames();
+    }
+}
 
-#[derive(Debug, Default)]
-struct Queue {
-    of: VecDeque<(Weak<Record>, usize)>,
+/// What lets bytes go that were made of it and can be made again.
+pub(super) trait Forget {
+    /// Lets them go.
+    fn forget(&self);
+}
+
+/// What a process has made and keeps, oldest first.
+#[derive(Debug)]
+pub(super) struct Recent<T> {
+    bytes_max: usize,
+    queue: Mutex<Queue<T>>,
+}
+
+#[derive(Debug)]
+struct Queue<T> {
+    of: VecDeque<(Weak<T>, usize)>,
     bytes: usize,
 }
 
-impl Recent {
-    /// Keeps a frame that was made, and lets the oldest go that are too many.
-    pub(super) fn keep(&self, record: &Arc<Record>, bytes: usize) {
-        let mut queue = self.0.lock();
-        queue.of.push_back((Arc::downgrade(record), bytes));
+impl<T: Forget> Recent<T> {
+    /// Keeps so many bytes.
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, queue: Mutex::new(Queue { of: VecDeque::new(), bytes: 0 }) }
+    }
+
+    /// Bytes that are kept now, with those of what is gone and has not been let go.
+    pub(super) fn used(&self) -> usize {
+        self.queue.lock().bytes
+    }
+
+    /// Keeps what was made, and lets the oldest go that is too much.
+    pub(super) fn keep(&self, of: &Arc<T>, bytes: usize) {
+        let bytes = bytes + size_of::<T>();
+        let mut queue = self.queue.lock();
+        queue.of.push_back((Arc::downgrade(of), bytes));
         queue.bytes += bytes;
-        while queue.bytes > FRAMES_BYTES_MAX {
+        while queue.bytes > self.bytes_max {
             let Some((oldest, bytes)) = queue.of.pop_front() else { return };
             queue.bytes -= bytes;
             if let Some(oldest) = oldest.upgrade() {
-                oldest.common.forget_frames();
+                oldest.forget();
             }
         }
     }
