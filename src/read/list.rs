@@ -178,13 +178,7 @@ impl Page {
     }
 
     /// The same in protobuf, or in JSON if an object has no form in it.
-    async fn in_protobuf(
-        self,
-        store: &FleetStore,
-        snapshot: &Snapshot,
-        filter: Filter,
-        form: Form,
-    ) -> Response<Body> {
+    async fn in_protobuf(self, store: &FleetStore, snapshot: &Snapshot, filter: Filter, form: Form) -> Response<Body> {
         let mut head = self.head(store, snapshot, &filter, &form);
         form.end_items(true, &mut head);
         match messages::body(store, &head, &self.items, filter.echo.clone(), &form).await {

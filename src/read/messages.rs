@@ -124,3 +124,6 @@ impl http_body::Body for MessagesBody {
         self.done
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,6 +27,11 @@ impl Entry {
         Some(self.message.len.load(Relaxed) as usize).filter(|len| *len > 0)
     }
 
+    /// The object's message, if it is kept.
+    pub fn kept_message(&self) -> Option<Arc<Vec<u8>>> {
+        self.message.kept.load_full()
+    }
+
     /// Appends the object's message, the kept one or one that is made.
     ///
     /// Errors: the object has what the type has not. Nothing is appended then.
@@ -53,7 +58,7 @@ impl FleetStore {
     ///
     /// Errors: as [`Entry::write_message`].
     pub fn message(&self, entry: &Arc<Entry>, of: MessageType) -> Result<Arc<Vec<u8>>, EncodeError> {
-        if let Some(kept) = entry.message.kept.load_full() {
+        if let Some(kept) = entry.kept_message() {
             return Ok(kept);
         }
         let mut made = Vec::with_capacity(entry.message_len().unwrap_or(entry.json().len()));
@@ -70,8 +75,13 @@ impl FleetStore {
         self.unfit.fetch_add(1, Relaxed);
     }
 
+    /// Says how many there were.
+    pub fn unfit(&self) -> u64 {
+        self.unfit.load(Relaxed)
+    }
+
     /// Says whether there has been an object that protobuf has no form for.
     pub fn had_unfit(&self) -> bool {
-        self.unfit.load(Relaxed) > 0
+        self.unfit() > 0
     }
 }

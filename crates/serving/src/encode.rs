@@ -89,7 +89,8 @@ async fn remade(mut body: Body, media: Media, otherwise: Option<Media>) -> Resul
         json.extend_from_slice(&data);
     }
     let to_yaml = |json: &[u8]| {
-        let text = yaml::from_json(json).map_err(|error| Status::internal(format!("the answer is no JSON: {error}")))?;
+        let text =
+            yaml::from_json(json).map_err(|error| Status::internal(format!("the answer is no JSON: {error}")))?;
         Ok((full(text), Media::Yaml))
     };
     if media == Media::Yaml {

@@ -281,7 +281,7 @@ pub fn format_of(headers: &HeaderMap) -> Result<Format, Status> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accept::{PARTIAL_OBJECT, PARTIAL_OBJECT_LIST};
+    use crate::accept::{PARTIAL_OBJECT, PARTIAL_OBJECT_LIST, TABLE_V1};
 
     fn headers(pairs: &[(header::HeaderName, &str)]) -> HeaderMap {
         pairs.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect()
