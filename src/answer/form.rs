@@ -163,7 +163,7 @@ impl Form {
         out: &mut Vec<u8>,
     ) -> Result<(), EncodeError> {
         if let Some(Message { api_version, kind, .. }) = &self.message {
-            let mut message = Vec::with_capacity(entry.message_len().unwrap_or(entry.json().len()));
+            let mut message = Vec::with_capacity(entry.message_len().unwrap_or_else(|| entry.json().len()));
             self.message(entry, echo, revision, &mut message)?;
             protobuf::write_event(event_type.as_str(), TypeOf { kind, api_version }, &message, out);
             return Ok(());

@@ -1,9 +1,12 @@
-//! Heads of answers.
+//! Heads of answers, and their chunks.
 
 use http::{HeaderValue, Response, header};
 
 use kubefold_serving::encode::PROTOBUF_STREAM;
 use kubefold_wire::{body::Body, media::Media, protobuf::MEDIA_TYPE};
+
+/// Chunks of a list: large enough that HTTP/2 frames cost nothing, small enough to be all that a list takes.
+pub(super) const CHUNK_BYTES: usize = 128 << 10;
 
 /// 200 with JSON, and the headers that a kube-apiserver puts on every answer.
 pub(super) fn json_response(body: Body) -> Response<Body> {

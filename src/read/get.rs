@@ -411,7 +411,7 @@ impl Answer {
     }
 
     /// The message of an object, if protobuf is wanted and has a form for it.
-    fn message(&self, target: &Target, form: &Form, store: &FleetStore) -> Option<Arc<Vec<u8>>> {
+    fn message(&self, target: &Target, form: &Form, store: &FleetStore) -> Option<Bytes> {
         let Self::Entry(entry) = self else { return None };
         if !form.is_protobuf() {
             return None;
@@ -421,7 +421,7 @@ impl Answer {
             Some(of) => store.message(entry, of),
             None => {
                 let mut message = Vec::new();
-                form.message(entry, echo, entry.revision, &mut message).map(|()| Arc::new(message))
+                form.message(entry, echo, entry.revision, &mut message).map(|()| message.into())
             }
         };
         made.inspect_err(|_| store.count_unfit()).ok()

@@ -15,7 +15,7 @@ use http_body_util::BodyExt;
 use crate::{
     answer::form::Form,
     read::{
-        answer::{json_response, protobuf_response},
+        answer::{CHUNK_BYTES, json_response, protobuf_response},
         filter::Filter,
         messages,
         walk::{Step, Walk},
@@ -32,8 +32,6 @@ use kubefold_wire::{
     token::ContinueToken,
 };
 
-/// Chunks of a list: large enough that HTTP/2 frames cost nothing, small enough to be all that a list takes.
-pub(super) const CHUNK_BYTES: usize = 128 << 10;
 /// Objects of one page, whatever the client asks for.
 const PAGE_ITEMS_MAX: usize = 100_000;
 /// In a token: the list goes on at whatever is newest.

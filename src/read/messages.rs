@@ -15,7 +15,7 @@ use http_body_util::BodyExt;
 
 use crate::{
     answer::form::Form,
-    read::list::CHUNK_BYTES,
+    read::answer::CHUNK_BYTES,
     store::{Entry, FleetStore},
 };
 use kubefold_wire::{

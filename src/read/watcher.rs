@@ -13,9 +13,10 @@ use crate::{
     access::{Renewal, Renewed},
     answer::form::Form,
     read::{
+        answer::CHUNK_BYTES,
         differences::{Difference, Differences},
         filter::Filter,
-        list::{CHUNK_BYTES, has_room},
+        list::has_room,
         turns::Pace,
         walk::{Step, Walk},
     },

@@ -21,7 +21,8 @@ use crate::store::{
     entry::Entry,
     frames::{Common, FrameKey},
     interests::{Interest, Interests, Stream},
-    record::{Recent, Record},
+    recent::Recent,
+    record::Record,
     revision::Revision,
 };
 use kubefold_wire::watch::EventType;

@@ -100,7 +100,7 @@ async fn the_messages_of_small_lists_are_kept_within_a_budget_and_of_large_ones_
     let large = store(&limits, std::iter::repeat_n(10_000, 500));
     let messages = |store: &FleetStore| -> Vec<(Option<usize>, Option<Vec<u8>>)> {
         let entries = store.snapshot();
-        let of = |entry: &Arc<Entry>| (entry.message_len(), entry.kept_message().map(|kept| (*kept).clone()));
+        let of = |entry: &Arc<Entry>| (entry.message_len(), entry.kept_message().map(|kept| kept.to_vec()));
         entries.objects.values().map(of).collect()
     };
     listed(&large, "", None, Form::default().in_protobuf(&spec())).await;
