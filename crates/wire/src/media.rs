@@ -9,7 +9,7 @@
 use http::{HeaderMap, Method, StatusCode, header};
 
 use crate::{
-    accept::{Clause, Transform, accept_header, parse_accept, wants_pretty},
+    accept::{Clause, TABLE_V1, Transform, accept_header, parse_accept, wants_pretty},
     protobuf::{self, MessageType},
     status::{Reason, Status},
 };
@@ -167,6 +167,8 @@ fn pick(
         }
         let transform = match clause.transform() {
             None => None,
+            // There is no message of it.
+            Some(asked) if asked.kind == TABLE_V1.kind && media == Media::Protobuf => return None,
             Some(asked) => Some(*offers.iter().find(|offer| **offer == asked)?),
         };
         Some(wanted(media, transform, clause.param("pretty") == Some("1")))
@@ -281,7 +283,7 @@ pub fn format_of(headers: &HeaderMap) -> Result<Format, Status> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accept::{PARTIAL_OBJECT, PARTIAL_OBJECT_LIST, TABLE_V1};
+    use crate::accept::{PARTIAL_OBJECT, PARTIAL_OBJECT_LIST};
 
     fn headers(pairs: &[(header::HeaderName, &str)]) -> HeaderMap {
         pairs.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect()
@@ -321,6 +323,8 @@ mod tests {
         };
         assert_eq!(of(&both("PartialObjectMetadata"), "example.com/v1", "Pod"), Media::Protobuf);
         assert_eq!(of(&both("Table"), "v1", "Pod"), Media::Json);
+        let table = headers(&[(header::ACCEPT, "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1")]);
+        assert_eq!(negotiate(&table, None, &[TABLE_V1]), Err(refusal()));
     }
 
     #[test]

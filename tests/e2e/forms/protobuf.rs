@@ -39,9 +39,14 @@ async fn who_prefers_protobuf_is_answered_as_by_a_kube_apiserver() {
         }
     }
     assert!(seen.iter().any(|said| said.contains("initial-events-end")), "{seen:?}");
-    // A Table has no message: kubefold takes what is accepted beside it.
-    let table = ask(&pair.ours, &Method::GET, &pair.maps, &[(header::ACCEPT, &table_client())], "").await;
-    assert_eq!((heads(&table)[0].as_deref(), &table.ok()["kind"]), (Some("application/json"), &json!("Table")));
+    // A Table has no message: what is accepted beside it is taken, or nothing.
+    let (table, table_alone) = (table_client(), table_client().split(',').next().unwrap().to_owned());
+    for path in [pair.maps.clone(), format!("{}?{watch}", pair.maps), pair.gadgets.clone()] {
+        let (_, ours) = pair.both(&Method::GET, &path, &[(header::ACCEPT, &table)], "").await;
+        assert_eq!(heads(&ours)[0].as_deref(), Some("application/json"), "{path}");
+        let (theirs, ours) = pair.both(&Method::GET, &path, &[(header::ACCEPT, &table_alone)], "").await;
+        assert_eq!((ours.status, &ours.body), (StatusCode::NOT_ACCEPTABLE, &theirs.body), "{path}");
+    }
 }
 
 /// Compares status, heads and what the bodies say.
