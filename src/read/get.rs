@@ -11,7 +11,7 @@ use crate::{
     member::Member,
     read::{
         Freshness,
-        answer::json_response,
+        answer::{json_response, protobuf_response},
         fresh::{Due, Need, prove, wants_no_cache},
     },
     respond::{ReadError, StoresError},
@@ -58,7 +58,7 @@ pub(super) async fn get(
         return match shown(stores, &ready, of.target, only, asked.audience())? {
             Some(answer) => {
                 notice(stores, &ready, of.target, asked.audience(), &answer, &mut warnings);
-                Ok(answer.response(of.target, form?, ready.store().spec(), warnings))
+                Ok(answer.response(of.target, form?, ready.store(), warnings))
             }
             None => Ok(missing(&ready, of.target, asked.audience(), &warnings)),
         };
@@ -123,7 +123,7 @@ async fn pinned(
     match shown(stores, ready, of.target, Some(name), asked.audience())? {
         Some(answer) => {
             notice(stores, ready, of.target, asked.audience(), &answer, &mut warnings);
-            Ok(answer.response(of.target, form?, ready.store().spec(), warnings))
+            Ok(answer.response(of.target, form?, ready.store(), warnings))
         }
         None => Ok(missing(ready, of.target, asked.audience(), &warnings)),
     }
@@ -173,7 +173,7 @@ async fn plain(
     match shown(stores, ready, of.target, None, audience)? {
         Some(answer) => {
             notice(stores, ready, of.target, audience, &answer, &mut warnings);
-            Ok(answer.response(of.target, form?, ready.store().spec(), warnings))
+            Ok(answer.response(of.target, form?, ready.store(), warnings))
         }
         None => Err(not_found(ready.store(), of.target, audience).into()),
     }
@@ -386,8 +386,13 @@ fn shown(
 }
 
 impl Answer {
-    fn response(self, target: &Target, form: Form, spec: &KindSpec, warnings: Warnings) -> Response<Body> {
+    fn response(self, target: &Target, form: Form, store: &FleetStore, warnings: Warnings) -> Response<Body> {
         let mut out = Vec::new();
+        if let Some(message) = self.message(target, &form, store) {
+            let mut response = protobuf_response(full(form.envelope(&message)));
+            warnings.write_to(response.headers_mut());
+            return response;
+        }
         match self {
             Self::Entry(entry) => {
                 let echo = Some(target.name.as_str()).filter(|name| *name != entry.name());
@@ -396,13 +401,30 @@ impl Answer {
             Self::Part(part, revision) => {
                 let mut whole = Vec::new();
                 write_part(&part, &target.name, revision, &mut whole);
-                form.document(&whole, spec, &mut out);
+                form.document(&whole, store.spec(), &mut out);
             }
         }
         out.push(b'\n');
         let mut response = json_response(full(out));
         warnings.write_to(response.headers_mut());
         response
+    }
+
+    /// The message of an object, if protobuf is wanted and has a form for it.
+    fn message(&self, target: &Target, form: &Form, store: &FleetStore) -> Option<Bytes> {
+        let Self::Entry(entry) = self else { return None };
+        if !form.is_protobuf() {
+            return None;
+        }
+        let echo = Some(target.name.as_str()).filter(|name| *name != entry.name());
+        let made = match form.own_message(echo) {
+            Some(of) => store.message(entry, of),
+            None => {
+                let mut message = Vec::new();
+                form.message(entry, echo, entry.revision, &mut message).map(|()| message.into())
+            }
+        };
+        made.inspect_err(|_| store.count_unfit()).ok()
     }
 }
 

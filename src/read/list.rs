@@ -15,8 +15,9 @@ use http_body_util::BodyExt;
 use crate::{
     answer::form::Form,
     read::{
-        answer::json_response,
+        answer::{CHUNK_BYTES, json_response, protobuf_response},
         filter::Filter,
+        messages,
         walk::{Step, Walk},
     },
     respond::ReadError,
@@ -31,8 +32,6 @@ use kubefold_wire::{
     token::ContinueToken,
 };
 
-/// Chunks of a list: large enough that HTTP/2 frames cost nothing, small enough to be all that a list takes.
-pub(super) const CHUNK_BYTES: usize = 128 << 10;
 /// Objects of one page, whatever the client asks for.
 const PAGE_ITEMS_MAX: usize = 100_000;
 /// In a token: the list goes on at whatever is newest.
@@ -49,6 +48,11 @@ pub(super) async fn list(
     let spec = store.spec();
     let token = options.token.as_ref();
     let snapshot = snapshot(store, options, &filter, last)?;
+    if form.is_protobuf() {
+        let limit = options.limit.map_or(usize::MAX, |limit| limit.min(PAGE_ITEMS_MAX));
+        let page = Page::collect(&snapshot, &filter, token, limit).await;
+        return Ok(page.in_protobuf(store, &snapshot, filter, form).await);
+    }
     let Some(limit) = options.limit.or_else(|| form.is_sorted(spec).then_some(PAGE_ITEMS_MAX)) else {
         let after = token.map_or("", |token| token.after.as_str());
         return Ok(whole(spec, snapshot, filter, form, after));
@@ -166,6 +170,26 @@ impl Page {
     }
 
     fn response(self, store: &FleetStore, snapshot: &Snapshot, filter: Filter, form: Form) -> Response<Body> {
+        let out = self.head(store, snapshot, &filter, &form);
+        let body = PageBody { out, items: self.items.into_iter(), filter, form, first: true, done: false };
+        json_response(body.boxed_unsync())
+    }
+
+    /// The same in protobuf, or in JSON if an object has no form in it.
+    async fn in_protobuf(self, store: &FleetStore, snapshot: &Snapshot, filter: Filter, form: Form) -> Response<Body> {
+        let mut head = self.head(store, snapshot, &filter, &form);
+        form.end_items(true, &mut head);
+        match messages::body(store, &head, &self.items, filter.echo.clone(), &form).await {
+            Ok(body) => protobuf_response(body),
+            Err(_) => {
+                store.count_unfit();
+                self.response(store, snapshot, filter, form)
+            }
+        }
+    }
+
+    /// What is before the items. The snapshot is retained if there is a next page.
+    fn head(&self, store: &FleetStore, snapshot: &Snapshot, filter: &Filter, form: &Form) -> Vec<u8> {
         let spec = store.spec();
         let next = self.next.as_ref().map(|after| {
             store.retain(snapshot);
@@ -173,9 +197,8 @@ impl Page {
             token.for_audience(filter.audience().digest()).encode()
         });
         let mut out = Vec::with_capacity(CHUNK_BYTES);
-        write_head(spec, &form, snapshot.revision, next.as_deref(), self.remaining, &mut out);
-        let body = PageBody { out, items: self.items.into_iter(), filter, form, first: true, done: false };
-        json_response(body.boxed_unsync())
+        write_head(spec, form, snapshot.revision, next.as_deref(), self.remaining, &mut out);
+        out
     }
 }
 

@@ -9,6 +9,7 @@ mod fresh;
 mod get;
 mod list;
 mod live;
+mod messages;
 mod turns;
 mod walk;
 mod watch;
@@ -42,7 +43,7 @@ use crate::{
 use kubefold_serving::{delivery::DeliverWithin, encode::encode_watch};
 use kubefold_wire::{
     body::Body,
-    media::{self, Negotiated},
+    media::{self, Media, Negotiated},
     options::At,
     resource::{Gvk, Gvr},
     status::Status,
@@ -81,7 +82,10 @@ impl Reader {
     ) -> Result<Response<Body>, Status> {
         let wanted = asked.wanted_of(&target.gvr, subresource)?;
         let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked.query).await;
-        let form = |spec: &KindSpec| Form::of_object(wanted.transform, spec, &tables);
+        let form = |spec: &KindSpec| {
+            let form = Form::of_object(wanted.transform, spec, &tables)?;
+            Ok(if wanted.encoding.media == Media::Protobuf { form.in_protobuf(spec) } else { form })
+        };
         let response = get::get(&self.stores, &Of { target, subresource }, asked, self.freshness, form).await?;
         Ok(asked.encoded(response, wanted.encoding).await)
     }
@@ -121,22 +125,37 @@ impl Reader {
             ready => ready.map_err(ask_again)?,
         };
         let spec = ready.store().spec();
+        let mut wanted = wanted.of_kind(&spec.gvr.api_version(), &spec.gvk.kind);
         let filter = self.filter(target, &options, &ready, asked.audience())?;
         let last = self.stores.shared().revisions.last();
         let mut pace = self.turns.pace(asked.caller);
         let mut response = if watch {
             let is_strict = asked.mode == Mode::Strict;
+            let is_socket = asked.headers.contains_key(header::UPGRADE);
             let form = Form::of_object(wanted.transform, spec, &tables).ok();
+            if wanted.encoding.media == Media::Protobuf && ready.store().had_unfit() {
+                // Such a watch would end at the first object that protobuf has no form for.
+                ready.store().count_unfit();
+                wanted.encoding = wanted.encoding.without_protobuf();
+            }
+            let is_protobuf = wanted.encoding.media == Media::Protobuf && !is_socket;
+            let form = form.map(|form| if is_protobuf { form.in_protobuf(spec) } else { form });
             let known = self.known(&target.gvr, &options);
             let (stale, renewal) =
                 (self.stale(&ready, asked.audience()), asked.grants.asked.renewal().cloned().map(Box::new));
             let drain = self.drain.clone();
             let around = Surroundings { last, known, stale, is_strict, renewal, pace, drain, form };
             let response = watch::watch(ready.store(), &options, filter, around);
-            let is_socket = asked.headers.contains_key(header::UPGRADE);
             if is_socket { response } else { encode_watch(response, wanted.encoding) }
         } else {
-            let form = Form::of_list(wanted.transform, spec, &tables)?;
+            let mut form = Form::of_list(wanted.transform, spec, &tables)?;
+            if wanted.encoding.media == Media::Protobuf {
+                form = form.in_protobuf(spec);
+            }
+            if form.is_protobuf() {
+                // What is not made in it has no form in it.
+                wanted.encoding = wanted.encoding.without_protobuf();
+            }
             let listed = pin!(async {
                 let response = list::list(ready.store(), &options, filter, form, last).await?;
                 Ok::<_, Status>(asked.encoded(response, wanted.encoding).await)

@@ -12,7 +12,7 @@ use crate::{
     access::Renewal,
     answer::form::Form,
     read::{
-        answer::json_response,
+        answer::watch_response,
         filter::Filter,
         turns::Pace,
         walk::Walk,
@@ -61,7 +61,10 @@ pub(super) fn watch(
     let interest = filter.interest(store.spec());
     let (initial, cursor) = match begin(store, options, last, &interest) {
         Ok(begun) => begun,
-        Err(error) => return json_response(full(error_frame(error))),
+        Err(error) => {
+            let form = form.unwrap_or_default();
+            return watch_response(form.media(), full(form.line(error_frame(error))));
+        }
     };
     let seconds = match options.timeout_seconds {
         Some(seconds) => u64::try_from(seconds).unwrap_or_default().min(7 * 24 * 3600),
@@ -70,10 +73,12 @@ pub(super) fn watch(
     let now = Instant::now();
     let walk = initial.map(|snapshot| Walk::new(snapshot, filter.clone(), ""));
     let fits = form.is_some();
+    let form = form.unwrap_or_default();
+    let media = form.media();
     let watched = Watched {
         filter,
         interest,
-        form: form.unwrap_or_default(),
+        form,
         bookmarks: options.bookmarks,
         end_bookmark: options.send_initial_events == Some(true) && options.bookmarks,
         deadline: now + Duration::from_secs(seconds),
@@ -90,7 +95,7 @@ pub(super) fn watch(
         let chunk = watcher.next_chunk().await.filter(|_| fits)?;
         Some((Ok::<_, BodyError>(Frame::data(chunk)), watcher))
     });
-    json_response(StreamBody::new(chunks).boxed_unsync())
+    watch_response(media, StreamBody::new(chunks).boxed_unsync())
 }
 
 /// Where a watch begins: at the objects of now, or in the log.

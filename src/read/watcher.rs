@@ -13,9 +13,10 @@ use crate::{
     access::{Renewal, Renewed},
     answer::form::Form,
     read::{
+        answer::CHUNK_BYTES,
         differences::{Difference, Differences},
         filter::Filter,
-        list::{CHUNK_BYTES, has_room},
+        list::has_room,
         turns::Pace,
         walk::{Step, Walk},
     },
@@ -205,7 +206,7 @@ impl Watcher {
             let stale = (self.watched.stale)();
             self.over = !stale.is_empty();
             if self.over {
-                return Some(error_frame(ReadError::NotCurrent { stale }).into());
+                return Some(self.error(ReadError::NotCurrent { stale }));
             }
         }
         match self.watched.renewal.as_ref()?.look(self.watched.filter.audience()) {
@@ -217,7 +218,7 @@ impl Watcher {
                 if let Some(notes) = &self.notes {
                     notes.annotate("kubefold.io/ended", error.to_string());
                 }
-                return Some(error_frame(*error).into());
+                return Some(self.error(*error));
             }
         }
         None
@@ -295,7 +296,9 @@ impl Watcher {
             if !has_room(&out, entry) {
                 return ControlFlow::Break(());
             }
-            self.frame(Transition::Added, entry, entry.revision, &mut out);
+            if !self.frame(Transition::Added, entry, entry.revision, &mut out) {
+                return ControlFlow::Break(());
+            }
             ControlFlow::Continue(())
         });
         match step {
@@ -313,7 +316,9 @@ impl Watcher {
                 self.phase = Phase::CatchingUp(events, now);
                 return Some(out.into());
             }
-            self.frame(event.transition, &event.entry, event.revision, &mut out);
+            if !self.frame(event.transition, &event.entry, event.revision, &mut out) {
+                return (!out.is_empty()).then(|| out.into());
+            }
             events.next();
         }
         self.has_begun(now, &mut out);
@@ -363,14 +368,19 @@ impl Watcher {
             if out.is_empty() {
                 // Most often it is one event: the same bytes for all who are told of it.
                 if self.unsent.is_empty() {
-                    return Read::Chunk(self.shared_frame(transition, &record, entry, audience));
+                    let frame = self.shared_frame(transition, &record, entry, audience);
+                    // One that could not be made, for whoever was the first to need it.
+                    self.over |= frame.is_empty();
+                    return if frame.is_empty() { Read::Skipped } else { Read::Chunk(frame) };
                 }
                 out.reserve(CHUNK_BYTES);
             } else if !has_room(&out, entry) {
                 self.unsent.push_front(record);
                 break;
             }
-            self.frame(transition, entry, record.revision, &mut out);
+            if !self.frame(transition, entry, record.revision, &mut out) {
+                break;
+            }
         }
         if out.is_empty() { Read::Skipped } else { Read::Chunk(out.into()) }
     }
@@ -411,23 +421,28 @@ impl Watcher {
             None => make(self),
             Some(written) => {
                 let store = Arc::clone(&self.store);
-                store.frame(record, FrameKey { written, transition, audience }, || make(self))
+                let media = self.watched.form.media();
+                store.frame(record, FrameKey { written, media, transition, audience }, || make(self))
             }
         }
     }
 
-    fn frame(&mut self, transition: Transition, entry: &Entry, revision: Revision, out: &mut Vec<u8>) {
+    /// Appends the frame of an event. Says whether that could be done: the watch is over once an object has no form in protobuf,
+    /// and the client's next one is in JSON.
+    fn frame(&mut self, transition: Transition, entry: &Entry, revision: Revision, out: &mut Vec<u8>) -> bool {
         let event_type = match transition {
             Transition::Added => EventType::Added,
             Transition::Modified => EventType::Modified,
             Transition::Deleted | Transition::Left => EventType::Deleted,
         };
-        out.extend_from_slice(b"{\"type\":\"");
-        out.extend_from_slice(event_type.as_str().as_bytes());
-        out.extend_from_slice(b"\",\"object\":");
-        self.watched.form.object(entry, self.watched.filter.echo.as_deref(), revision, out);
-        out.extend_from_slice(b"}\n");
+        let echo = self.watched.filter.echo.as_deref();
+        if self.watched.form.event(event_type, entry, echo, revision, out).is_err() {
+            self.store.count_unfit();
+            self.over = true;
+            return false;
+        }
         self.told_one();
+        true
     }
 
     /// Only the first event of a watch tells what is the same for all.
@@ -439,7 +454,12 @@ impl Watcher {
 
     fn expired(&self) -> Bytes {
         let (asked, known) = (self.cursor.revision, self.store.snapshot().revision);
-        error_frame(ReadError::WatchTooOld { asked, known }).into()
+        self.error(ReadError::WatchTooOld { asked, known })
+    }
+
+    /// An event that ends the watch.
+    fn error(&self, error: impl Into<Status>) -> Bytes {
+        self.watched.form.line(error_frame(error)).into()
     }
 
     /// An empty object of the watched kind: reflectors look at the kind before the event's type.
@@ -462,6 +482,7 @@ impl Watcher {
         let metadata = format!("{{\"resourceVersion\":\"{}\"{annotations}}}", self.cursor.revision);
         self.watched.form.bookmark(spec, &metadata, self.cursor.revision, &mut out);
         out.extend_from_slice(b"}\n");
+        let out = self.watched.form.line(out);
         self.told_one();
         out
     }

@@ -10,7 +10,7 @@ use std::{
 
 use crate::{
     config::MemberName,
-    store::{parts::Parts, revision::Revision},
+    store::{message::Known, parts::Parts, revision::Revision},
 };
 use kubefold_wire::splice::{Edit, splice};
 
@@ -50,6 +50,7 @@ pub struct Entry {
     /// Of a folded object what it is made of.
     pub(super) parts: Option<Arc<Parts>>,
     pub(super) provenance: Provenance,
+    pub(super) message: Known,
 }
 
 /// Bytes of one hash in a buffer.
@@ -155,6 +156,7 @@ impl Entry {
             holders: Arc::clone(&self.holders),
             parts: Some(Arc::new(parts)),
             provenance: Provenance::default(),
+            message: Known::default(),
             ..*self
         }
     }
@@ -488,6 +490,7 @@ impl Draft<'_> {
             deleting: self.deleting,
             parts: None,
             provenance: Provenance::default(),
+            message: Known::default(),
         }
     }
 

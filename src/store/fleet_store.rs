@@ -78,6 +78,8 @@ pub struct FleetStore {
     ended: AtomicBool,
     /// Watches that were told 410.
     pub(super) expired: AtomicU64,
+    /// Answers that were not given in protobuf, as an object has what its type has not.
+    pub(super) unfit: AtomicU64,
     /// Hears of identities that changed, so that other stores are rewritten.
     on_identities: OnIdentities,
 }
@@ -113,6 +115,7 @@ impl FleetStore {
             retained_since: AtomicU64::new(u64::MAX),
             ended: AtomicBool::new(false),
             expired: AtomicU64::new(0),
+            unfit: AtomicU64::new(0),
             on_identities: Box::new(on_identities),
         }
     }

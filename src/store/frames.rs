@@ -12,7 +12,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::store::audience::Audience;
-use kubefold_wire::form::Partial;
+use kubefold_wire::{form::Partial, media::Media};
 
 /// Selectors whose verdicts an event keeps. Watchers with others judge for themselves.
 const VERDICTS_MAX: usize = 32;
@@ -44,6 +44,8 @@ pub enum Written {
 pub struct FrameKey {
     /// How its object is written.
     pub written: Written,
+    /// In what: JSON or protobuf.
+    pub media: Media,
     /// What it tells.
     pub transition: Transition,
     /// To whom: what is shown of an object in several members depends on it. Everyone, if that is all of it.

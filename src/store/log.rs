@@ -21,7 +21,8 @@ use crate::store::{
     entry::Entry,
     frames::{Common, FrameKey},
     interests::{Interest, Interests, Stream},
-    record::{Recent, Record},
+    recent::Recent,
+    record::Record,
     revision::Revision,
 };
 use kubefold_wire::watch::EventType;
@@ -31,6 +32,10 @@ use kubefold_wire::watch::EventType;
 pub(super) const KEPT_FOR: Duration = Duration::from_secs(75);
 /// Of the budget this part is made free at once, so that the oldest event is not searched for at each new one.
 const FREED_AT_ONCE: usize = 64;
+/// Bytes of frames that a process keeps.
+const FRAMES_BYTES_MAX: usize = 32 << 20;
+/// Bytes of objects as protobuf messages that a process keeps.
+const MESSAGES_BYTES_MAX: usize = 32 << 20;
 
 /// Bounds of the logs, in bytes.
 #[derive(Clone, Debug)]
@@ -43,17 +48,30 @@ pub struct LogLimits {
 }
 
 /// What all logs of a process hold.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Account {
     used: AtomicUsize,
-    frames: Recent,
+    frames: Recent<Record>,
+    /// Objects as protobuf messages.
+    messages: Recent<Entry>,
     logs: Mutex<Vec<Weak<Ring>>>,
 }
 
 impl LogLimits {
     /// Makes bounds; clones share the process's account.
     pub fn new(kind_bytes_max: usize, process_bytes_max: usize) -> Self {
-        Self { kind_bytes_max, process_bytes_max, account: Arc::default() }
+        let account = Account {
+            used: AtomicUsize::new(0),
+            frames: Recent::new(FRAMES_BYTES_MAX),
+            messages: Recent::new(MESSAGES_BYTES_MAX),
+            logs: Mutex::default(),
+        };
+        Self { kind_bytes_max, process_bytes_max, account: Arc::new(account) }
+    }
+
+    /// Bytes of protobuf messages that all stores keep now.
+    pub fn messages_used(&self) -> usize {
+        self.account.messages.used()
     }
 
     /// Bytes that all logs hold now.
@@ -232,6 +250,11 @@ impl Log {
             self.limits.account.frames.keep(record, frame.len());
         }
         frame
+    }
+
+    /// Keeps the message that was made of an object, and lets the oldest go that are too many.
+    pub(super) fn keep_message(&self, entry: &Arc<Entry>, bytes: usize) {
+        self.limits.account.messages.keep(entry, bytes);
     }
 
     /// The event of that very revision.

@@ -1,22 +1,16 @@
 //! One event of a log, with what its watchers share.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Weak},
-};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 
 use crate::store::{
     entry::Entry,
     frames::{Common, FrameKey, SelectorId, Transition},
+    recent::Forget,
     revision::Revision,
 };
 use kubefold_wire::watch::EventType;
-
-/// Bytes of frames that a process keeps.
-const FRAMES_BYTES_MAX: usize = 32 << 20;
 
 /// One event.
 #[derive(Debug)]
@@ -61,28 +55,8 @@ impl Record {
     }
 }
 
-/// The frames that a process keeps, oldest first.
-#[derive(Debug, Default)]
-pub(super) struct Recent(Mutex<Queue>);
-
-#[derive(Debug, Default)]
-struct Queue {
-    of: VecDeque<(Weak<Record>, usize)>,
-    bytes: usize,
-}
-
-impl Recent {
-    /// Keeps a frame that was made, and lets the oldest go that are too many.
-    pub(super) fn keep(&self, record: &Arc<Record>, bytes: usize) {
-        let mut queue = self.0.lock();
-        queue.of.push_back((Arc::downgrade(record), bytes));
-        queue.bytes += bytes;
-        while queue.bytes > FRAMES_BYTES_MAX {
-            let Some((oldest, bytes)) = queue.of.pop_front() else { return };
-            queue.bytes -= bytes;
-            if let Some(oldest) = oldest.upgrade() {
-                oldest.common.forget_frames();
-            }
-        }
+impl Forget for Record {
+    fn forget(&self) {
+        self.common.forget_frames();
     }
 }

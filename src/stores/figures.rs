@@ -27,6 +27,8 @@ pub struct StoreFigures {
     pub watchers: usize,
     /// Watches of clients that were told 410.
     pub expired: u64,
+    /// Answers that could not be given in protobuf.
+    pub unfit: u64,
     /// Visible objects.
     pub objects: usize,
     /// By member.
@@ -40,6 +42,7 @@ impl Stores {
             gvr: running.store.spec().gvr.clone(),
             watchers: running.store.watchers(),
             expired: running.store.expired(),
+            unfit: running.store.unfit(),
             objects: running.store.snapshot().objects.len(),
             held: running.store.held_by_member(),
         };

@@ -27,6 +27,14 @@ struct OfResource {
     resource: &'static str,
 }
 
+/// What clients are told of a kind.
+#[derive(Default)]
+struct OfAnswers {
+    watchers: usize,
+    expired: u64,
+    unfit: u64,
+}
+
 /// Registers what is counted about stores.
 pub fn register(stores: &Arc<Stores>, exported: &mut Exported) {
     let help = "How long a writer held the lock of a store";
@@ -74,12 +82,13 @@ impl Collector for Kinds {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let figures = self.0.figures();
         let mut held: BTreeMap<(String, &'static str), Held> = BTreeMap::new();
-        let mut kinds: BTreeMap<&'static str, (usize, u64)> = BTreeMap::new();
+        let mut kinds: BTreeMap<&'static str, OfAnswers> = BTreeMap::new();
         for store in &figures {
             let resource = resource_class(&store.gvr.group, &store.gvr.resource);
-            let (watchers, expired) = kinds.entry(resource).or_default();
-            *watchers += store.watchers;
-            *expired += store.expired;
+            let answers = kinds.entry(resource).or_default();
+            answers.watchers += store.watchers;
+            answers.expired += store.expired;
+            answers.unfit += store.unfit;
             for (member, of) in &store.held {
                 let sum = held.entry((member.to_string(), resource)).or_default();
                 sum.objects += of.objects;
@@ -100,13 +109,19 @@ impl Collector for Kinds {
             gauges.encode_family(&labels)?.encode_gauge(&as_gauge(held.bytes))?;
         }
         let mut gauges = encoder.encode_descriptor("watchers", "Watches of clients", None, MetricType::Gauge)?;
-        for (resource, (watchers, _)) in &kinds {
+        for (resource, OfAnswers { watchers, .. }) in &kinds {
             gauges.encode_family(&OfResource { resource })?.encode_gauge(&as_gauge(*watchers))?;
         }
         let help = "Watches of clients that ended with 410: the revision was too old, or the client too slow";
         let mut counters = encoder.encode_descriptor("expired_watches", help, None, MetricType::Counter)?;
-        for (resource, (_, expired)) in &kinds {
+        for (resource, OfAnswers { expired, .. }) in &kinds {
             counters.encode_family(&OfResource { resource })?.encode_counter::<NoLabelSet, _, u64>(expired, None)?;
+        }
+        let help =
+            "Answers that could not be given in protobuf, as an object has a field that this version does not know";
+        let mut counters = encoder.encode_descriptor("protobuf_unfit_answers", help, None, MetricType::Counter)?;
+        for (resource, OfAnswers { unfit, .. }) in &kinds {
+            counters.encode_family(&OfResource { resource })?.encode_counter::<NoLabelSet, _, u64>(unfit, None)?;
         }
         let help = "The longest that a writer has held the lock of a store";
         let longest = self.0.lock_holds.longest().as_secs_f64();
@@ -114,6 +129,9 @@ impl Collector for Kinds {
         encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Gauge)?.encode_gauge(&longest)?;
         let help = "What all event logs hold";
         let used = as_gauge(self.0.shared().log_limits.used());
-        encoder.encode_descriptor("log", help, Some(&Unit::Bytes), MetricType::Gauge)?.encode_gauge(&used)
+        encoder.encode_descriptor("log", help, Some(&Unit::Bytes), MetricType::Gauge)?.encode_gauge(&used)?;
+        let help = "Objects that are kept as protobuf messages, too";
+        let used = as_gauge(self.0.shared().log_limits.messages_used());
+        encoder.encode_descriptor("protobuf", help, Some(&Unit::Bytes), MetricType::Gauge)?.encode_gauge(&used)
     }
 }

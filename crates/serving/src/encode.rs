@@ -33,24 +33,27 @@ const GZIP_LEVEL: u32 = 1;
 /// JSON that is made YAML or protobuf of; more is refused.
 const REMADE_BYTES_MAX: usize = 32 << 20;
 /// A watch in protobuf, as a kube-apiserver names it.
-const PROTOBUF_STREAM: &str = "application/vnd.kubernetes.protobuf;stream=watch";
+pub const PROTOBUF_STREAM: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
-/// Writes an answer in the encoding that was negotiated.
+/// Writes an answer in the encoding that was negotiated. One that is protobuf already stays as it is.
 ///
-/// A large answer is not held: what leaves is a stream, but for YAML and protobuf, which are bounded.
+/// A large answer is not held: what leaves is a stream, but for YAML, and for protobuf that is made here, which are bounded.
 pub async fn encode(response: Response<Body>, encoding: Encoding) -> Response<Body> {
     let (mut head, body) = response.into_parts();
     let body = match encoding {
-        Encoding { media: Media::Json, pretty: false, gzip: false } => return Response::from_parts(head, body),
+        _ if head.headers.get(header::CONTENT_TYPE).is_some_and(|of| of == protobuf::MEDIA_TYPE) => body,
+        Encoding { media: Media::Json, pretty: false, gzip: false, .. } => return Response::from_parts(head, body),
         Encoding { media: Media::Json, pretty: false, .. } => body,
         Encoding { media: Media::Json, pretty: true, .. } => indented(body),
-        Encoding { media: media @ (Media::Yaml | Media::Protobuf), .. } => match remade(body, media).await {
-            Ok((body, media)) => {
-                head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media.as_str()));
-                body
+        Encoding { media: media @ (Media::Yaml | Media::Protobuf), otherwise, .. } => {
+            match remade(body, media, otherwise).await {
+                Ok((body, media)) => {
+                    head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media.as_str()));
+                    body
+                }
+                Err(status) => return refusal(&status, media),
             }
-            Err(status) => return refusal(&status, media),
-        },
+        }
     };
     begin(&mut head, body, encoding.gzip).await.map_or_else(
         // It broke before its first byte left.
@@ -64,13 +67,18 @@ fn indented(body: Body) -> Body {
     body.map_frame(move |frame| frame.map_data(|data| indenter.push(&data))).boxed_unsync()
 }
 
-/// Makes another form of the whole of an answer, and says which: what protobuf has no form for stays JSON.
-async fn remade(mut body: Body, media: Media) -> Result<(Body, Media), Status> {
+/// Makes another form of the whole of an answer, and says which. What protobuf has no form for stays JSON, and so does what is too
+/// large where JSON is accepted.
+async fn remade(mut body: Body, media: Media, otherwise: Option<Media>) -> Result<(Body, Media), Status> {
     let mut json = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| Status::internal(format!("the answer broke off: {error}")))?;
         let Ok(data) = frame.into_data() else { continue };
         if json.len() + data.len() > REMADE_BYTES_MAX {
+            if otherwise == Some(Media::Json) {
+                json.extend_from_slice(&data);
+                return Ok((Begun { first: Some(json.freeze()), body }.boxed_unsync(), Media::Json));
+            }
             let message = format!(
                 "the answer is larger than {} MiB and is not given as {}; accept application/json, or ask for less with limit=",
                 REMADE_BYTES_MAX >> 20,
@@ -80,16 +88,20 @@ async fn remade(mut body: Body, media: Media) -> Result<(Body, Media), Status> {
         }
         json.extend_from_slice(&data);
     }
-    if media == Media::Yaml {
+    let to_yaml = |json: &[u8]| {
         let text =
-            yaml::from_json(&json).map_err(|error| Status::internal(format!("the answer is no JSON: {error}")))?;
-        return Ok((full(text), media));
+            yaml::from_json(json).map_err(|error| Status::internal(format!("the answer is no JSON: {error}")))?;
+        Ok((full(text), Media::Yaml))
+    };
+    if media == Media::Yaml {
+        return to_yaml(&json);
     }
-    match protobuf::from_json(std::str::from_utf8(&json).unwrap_or_default()) {
-        Ok(made) => Ok((full(made), media)),
-        Err(EncodeError::UnknownKind) => Err(media::refusal()),
+    match (protobuf::from_json(std::str::from_utf8(&json).unwrap_or_default()), otherwise) {
+        (Ok(made), _) => Ok((full(made), media)),
+        (Err(EncodeError::UnknownKind), None) => Err(media::refusal()),
+        (Err(_), Some(Media::Yaml)) => to_yaml(&json),
         // It is of another version than the types of this build: nothing of it is to be lost.
-        Err(_) => Ok((full(json.freeze()), Media::Json)),
+        (Err(_), _) => Ok((full(json.freeze()), Media::Json)),
     }
 }
 
@@ -105,9 +117,10 @@ fn refusal(status: &Status, media: Media) -> Response<Body> {
 }
 
 /// Writes the events of a watch, of which each is a line of JSON, in the encoding that was negotiated. They are neither indented nor
-/// compressed.
+/// compressed. A watch that is protobuf already stays as it is.
 pub fn encode_watch(response: Response<Body>, encoding: Encoding) -> Response<Body> {
-    if encoding.media != Media::Protobuf {
+    let is_made = response.headers().get(header::CONTENT_TYPE).is_some_and(|of| of == PROTOBUF_STREAM);
+    if encoding.media != Media::Protobuf || is_made {
         return response;
     }
     let (mut head, body) = response.into_parts();
@@ -242,7 +255,7 @@ mod tests {
 
     use super::*;
 
-    const PLAIN: Encoding = Encoding { media: Media::Json, pretty: false, gzip: false };
+    const PLAIN: Encoding = Encoding { media: Media::Json, otherwise: None, pretty: false, gzip: false };
 
     /// A body in chunks of that many bytes.
     fn chunked(text: &str, size: usize) -> Response<Body> {

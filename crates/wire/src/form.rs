@@ -88,6 +88,11 @@ impl Partial {
         out.push(b'}');
     }
 
+    /// `meta.k8s.io/v1`
+    pub fn api_version(&self) -> String {
+        format!("meta.k8s.io/{}", self.version)
+    }
+
     /// Says whether metadata stands in it as it is.
     pub fn is_whole(&self) -> bool {
         self.left_out.is_empty()

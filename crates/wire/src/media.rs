@@ -9,8 +9,8 @@
 use http::{HeaderMap, Method, StatusCode, header};
 
 use crate::{
-    accept::{Clause, Transform, accept_header, parse_accept, wants_pretty},
-    protobuf,
+    accept::{Clause, TABLE_V1, Transform, accept_header, parse_accept, wants_pretty},
+    protobuf::{self, MessageType},
     status::{Reason, Status},
 };
 
@@ -83,10 +83,21 @@ impl Media {
 pub struct Encoding {
     /// In what.
     pub media: Media,
+    /// In what else, where protobuf has no form for it. Absent: nothing else is accepted.
+    pub otherwise: Option<Media>,
     /// Indented for people. YAML always is.
     pub pretty: bool,
     /// Compressed, where it is large.
     pub gzip: bool,
+}
+
+impl Encoding {
+    /// The same for what turned out to have no form in protobuf.
+    #[must_use]
+    pub fn without_protobuf(self) -> Self {
+        let media = if self.media == Media::Protobuf { self.otherwise.unwrap_or(Media::Json) } else { self.media };
+        Self { media, ..self }
+    }
 }
 
 /// What the first acceptable clause asks for.
@@ -96,6 +107,21 @@ pub struct Negotiated {
     pub transform: Option<Transform<'static>>,
     /// How it is to be written.
     pub encoding: Encoding,
+}
+
+impl Negotiated {
+    /// The same for a kind: what protobuf has no form for, as custom resources and Tables, is written in what else is accepted.
+    #[must_use]
+    pub fn of_kind(mut self, api_version: &str, kind: &str) -> Self {
+        let has_message = match self.transform {
+            None => MessageType::of(api_version, kind).is_some(),
+            Some(Transform { group, version, kind }) => MessageType::of(&format!("{group}/{version}"), kind).is_some(),
+        };
+        if self.encoding.media == Media::Protobuf && !has_message {
+            self.encoding.media = self.encoding.otherwise.unwrap_or(Media::Protobuf);
+        }
+        self
+    }
 }
 
 /// Negotiates an answer about resources: conversions are offered, and `sv=v1` is taken.
@@ -112,7 +138,7 @@ pub fn negotiate(
 /// How a failure is written: no conversion is offered, and where nothing fits, it is indented JSON.
 pub fn of_failure(headers: &HeaderMap, query: Option<&str>) -> Encoding {
     pick(headers, query, &[], "")
-        .map_or(Encoding { media: Media::Json, pretty: true, gzip: false }, |wanted| wanted.encoding)
+        .map_or(Encoding { media: Media::Json, otherwise: None, pretty: true, gzip: false }, |wanted| wanted.encoding)
 }
 
 fn pick(
@@ -125,7 +151,7 @@ fn pick(
     let (pretty, gzip) = (wants_pretty(query, headers), takes_gzip(headers));
     let wanted = |media, transform, indented| Negotiated {
         transform,
-        encoding: Encoding { media, pretty: pretty || indented, gzip },
+        encoding: Encoding { media, otherwise: None, pretty: pretty || indented, gzip },
     };
     if accept.is_empty() {
         return Some(wanted(Media::Json, None, false));
@@ -141,15 +167,21 @@ fn pick(
         }
         let transform = match clause.transform() {
             None => None,
+            // There is no message of it.
+            Some(asked) if asked.kind == TABLE_V1.kind && media == Media::Protobuf => return None,
             Some(asked) => Some(*offers.iter().find(|offer| **offer == asked)?),
         };
         Some(wanted(media, transform, clause.param("pretty") == Some("1")))
     };
-    // Who takes JSON, too, gets that: it is stored so, and protobuf is made for each answer.
     let clauses = parse_accept(accept);
     let first =
         |medias: &[Media]| clauses.iter().find_map(|clause| medias.iter().find_map(|media| fits(clause, *media)));
-    first(&[Media::Json, Media::Yaml]).or_else(|| first(&[Media::Protobuf]))
+    let mut chosen = first(&[Media::Json, Media::Yaml, Media::Protobuf])?;
+    if chosen.encoding.media == Media::Protobuf {
+        let other = first(&[Media::Json, Media::Yaml]).filter(|other| other.transform == chosen.transform);
+        chosen.encoding.otherwise = other.map(|other| other.encoding.media);
+    }
+    Some(chosen)
 }
 
 /// A token `gzip` as it stands: no weights and no wildcard.
@@ -262,21 +294,41 @@ mod tests {
     }
 
     #[test]
-    fn protobuf_is_had_by_who_takes_nothing_else() {
-        for accept in ["", "*/*", "application/json;sv=v1", "application/vnd.kubernetes.protobuf,application/json"] {
+    fn who_prefers_protobuf_gets_it_where_there_is_some() {
+        let of = |accept: &str, api_version: &str, kind: &str| {
+            let wanted = negotiate(&headers(&[(header::ACCEPT, accept)]), None, &[TABLE_V1, PARTIAL_OBJECT]).unwrap();
+            wanted.of_kind(api_version, kind).encoding.media
+        };
+        for accept in ["", "*/*", "application/json;sv=v1", "application/json,application/vnd.kubernetes.protobuf"] {
             assert_eq!(media(accept), Some(Media::Json), "{accept}");
         }
         assert_eq!(media("application/yaml,application/json"), Some(Media::Yaml));
-        for accept in ["application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf;stream=watch"] {
-            assert_eq!(media(accept), Some(Media::Protobuf), "{accept}");
+        for (rest, of_custom) in [
+            ("", Media::Protobuf),
+            (",application/json", Media::Json),
+            (",application/yaml", Media::Yaml),
+            (",application/json;as=Table;g=meta.k8s.io;v=v1", Media::Protobuf),
+            (";stream=watch,application/json;stream=watch", Media::Json),
+        ] {
+            let accept = format!("application/vnd.kubernetes.protobuf{rest}");
+            assert_eq!(of(&accept, "v1", "Pod"), Media::Protobuf, "{accept}");
+            assert_eq!(of(&accept, "example.com/v1", "Pod"), of_custom, "{accept}");
         }
         for accept in ["application/yaml;stream=watch", "application/json;sv=v2", "application/cbor"] {
             assert_eq!(media(accept), None, "{accept}");
         }
+        let both = |kind: &str| {
+            let of = format!("as={kind};g=meta.k8s.io;v=v1");
+            format!("application/vnd.kubernetes.protobuf;{of},application/json;{of},application/json")
+        };
+        assert_eq!(of(&both("PartialObjectMetadata"), "example.com/v1", "Pod"), Media::Protobuf);
+        assert_eq!(of(&both("Table"), "v1", "Pod"), Media::Json);
+        let table = headers(&[(header::ACCEPT, "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1")]);
+        assert_eq!(negotiate(&table, None, &[TABLE_V1]), Err(refusal()));
     }
 
     #[test]
-    fn metadata_clients_prefer_protobuf_and_get_json() {
+    fn metadata_clients_get_metadata() {
         let of = |kind: &str| {
             format!(
                 "application/vnd.kubernetes.protobuf;as={kind};g=meta.k8s.io;v=v1,application/json;as={kind};g=meta.k8s.io;v=v1,application/json"
@@ -285,7 +337,8 @@ mod tests {
         let offers = [PARTIAL_OBJECT, PARTIAL_OBJECT_LIST];
         for offer in offers {
             let accept = headers(&[(header::ACCEPT, &of(offer.kind))]);
-            assert_eq!(negotiate(&accept, None, &offers).unwrap().transform, Some(offer));
+            let wanted = negotiate(&accept, None, &offers).unwrap();
+            assert_eq!((wanted.transform, wanted.encoding.media), (Some(offer), Media::Protobuf));
         }
     }
 
@@ -293,7 +346,7 @@ mod tests {
     fn a_failure_is_told_in_what_was_asked_for_or_in_indented_json() {
         let failure = |accept: &str| of_failure(&headers(&[(header::ACCEPT, accept)]), None);
         assert_eq!(failure("application/yaml").media, Media::Yaml);
-        let raw = Encoding { media: Media::Json, pretty: true, gzip: false };
+        let raw = Encoding { media: Media::Json, otherwise: None, pretty: true, gzip: false };
         for accept in ["application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", "application/cbor"] {
             assert_eq!(failure(accept), raw, "{accept}");
         }

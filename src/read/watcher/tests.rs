@@ -11,6 +11,7 @@ use crate::{
 use kubefold_serving::caller::Caller;
 use kubefold_wire::{
     accept::PARTIAL_OBJECT,
+    protobuf,
     resource::{Gvk, Gvr},
     selector::FieldSelector,
     watch::Event,
@@ -214,4 +215,76 @@ async fn a_watcher_that_lags_is_given_chunks_of_a_bounded_size() {
         told += events(&chunk).len();
     }
     assert_eq!(told, 200);
+}
+
+fn in_protobuf() -> Form {
+    let spec = KindSpec::new(Gvr::new("", "v1", "configmaps"), Gvk::new("", "v1", "ConfigMap"), true);
+    Form::default().in_protobuf(&spec)
+}
+
+/// The lines of JSON as frames.
+fn framed(chunk: &Bytes) -> Vec<u8> {
+    let lines = std::str::from_utf8(chunk).unwrap().lines();
+    lines.flat_map(|line| protobuf::watch_frame(line).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_watch_in_protobuf_tells_what_one_in_json_tells_and_shares_its_frames() {
+    let store = store(1 << 20);
+    (0..3).for_each(|at| say(&store, EventType::Added, &format!("c{at}"), 0, 10 + at, 100));
+    let mut json = watcher(&store, "", Form::default(), true);
+    let mut protobuf = [(); 2].map(|()| watcher(&store, "", in_protobuf(), true));
+    let mut selecting = watcher(&store, "size=100", in_protobuf(), true);
+    for step in 0..4 {
+        match step {
+            1 => say(&store, EventType::Modified, "c1", 0, 20, 101),
+            2 => say(&store, EventType::Deleted, "c2", 0, 21, 100),
+            3 => (0..5).for_each(|at| say(&store, EventType::Added, &format!("d{at}"), 0, 30 + at, 1000)),
+            _ => {}
+        }
+        let told = json.next_chunk().await.unwrap();
+        let [one, other] = [protobuf[0].next_chunk().await.unwrap(), protobuf[1].next_chunk().await.unwrap()];
+        assert!(one == other && one == framed(&told), "step {step}");
+        assert_eq!(one.as_ptr() == other.as_ptr(), step == 1 || step == 2, "step {step}");
+    }
+    // The object leaves the selection: its state before is told, as of the event.
+    selecting.next_chunk().await.unwrap();
+    let mut in_json = watcher(&store, "size=1000", Form::default(), false);
+    let mut selecting = watcher(&store, "size=1000", in_protobuf(), false);
+    say(&store, EventType::Modified, "d1", 0, 40, 7);
+    assert_eq!(selecting.next_chunk().await.unwrap(), framed(&in_json.next_chunk().await.unwrap()));
+}
+
+#[tokio::test]
+async fn a_watch_in_protobuf_ends_before_an_object_that_it_has_no_form_for() {
+    let unfit = |store: &FleetStore, name: &str, rv: u64| {
+        let object = format!(
+            r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"{name}","namespace":"a","uid":"u-{name}","resourceVersion":"{rv}"}},"newer":1}}"#
+        );
+        store.watch_event(&east(), &Event { event_type: EventType::Added, object: &object }).unwrap();
+    };
+    for (before, after) in [(0, 0), (1, 0), (2, 1)] {
+        let store = store(1 << 20);
+        let mut json = watcher(&store, "", Form::default(), false);
+        let mut protobuf = [(); 2].map(|()| watcher(&store, "", in_protobuf(), false));
+        (0..before).for_each(|at| say(&store, EventType::Added, &format!("c{at}"), 0, 10 + at, 100));
+        unfit(&store, "n", 20);
+        (0..after).for_each(|at| say(&store, EventType::Added, &format!("d{at}"), 0, 30 + at, 100));
+        let told = events(&json.next_chunk().await.unwrap());
+        assert_eq!(told.len() as u64, before + 1 + after);
+        for watcher in &mut protobuf {
+            for chunk in 0..u64::from(before > 0) {
+                let frames = watcher.next_chunk().await.unwrap();
+                assert!(frames.windows(4).filter(|name| *name == b"u-c0").count() == 1, "{chunk}");
+                assert!(!frames.windows(2).any(|two| two == b"d0"), "nothing is told that is behind it");
+            }
+            assert_eq!(watcher.next_chunk().await, None, "it ends cleanly");
+        }
+        assert!(store.had_unfit() && store.unfit() <= 2);
+        // So does one that begins with it.
+        let mut beginning = watcher(&store, "", in_protobuf(), true);
+        while beginning.next_chunk().await.is_some() {}
+        assert!(beginning.over);
+        assert!(store.unfit() >= 2);
+    }
 }

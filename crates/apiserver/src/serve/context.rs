@@ -8,6 +8,7 @@ use crate::kinds::Kind;
 use kubefold_wire::{
     form::offers,
     media::{self, Negotiated},
+    resource::api_version,
     status::Status,
 };
 
@@ -35,6 +36,7 @@ impl RequestContext<'_> {
     /// Errors: 406.
     pub(super) fn wanted(&self, kind: &Kind, subresource: &str) -> Result<Negotiated, Status> {
         let offers = offers(&kind.group, &kind.plural, subresource);
-        media::negotiate(self.headers, self.parts.uri.query(), offers)
+        let wanted = media::negotiate(self.headers, self.parts.uri.query(), offers)?;
+        Ok(wanted.of_kind(&api_version(&kind.group, &kind.version), &kind.kind))
     }
 }

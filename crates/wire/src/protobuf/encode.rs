@@ -12,28 +12,33 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use serde_json::value::RawValue;
 use smallvec::SmallVec;
 
+use super::error::EncodeError;
 use super::leaf::{OfLeaf, length_delimited, tag, varint};
 use super::schema::{Field, FieldPath, Mark, Message, Messages, Shape, StructId, Style, Value};
 use crate::types::SchemaError;
 
 /// Writes one object.
-pub(super) struct Encoder {
+pub(super) struct Encoder<'o> {
     messages: &'static Messages,
-    /// Finished records, one behind the other. What a message was put together from is taken away with its end.
-    scratch: Vec<u8>,
+    /// Where the message is appended. Finished records, one behind the other. What a message was put together from is taken away
+    /// with its end.
+    scratch: &'o mut Vec<u8>,
 }
 
-impl Encoder {
-    pub(super) fn new(messages: &'static Messages, size: usize) -> Self {
-        Self { messages, scratch: Vec::with_capacity(size) }
+impl<'o> Encoder<'o> {
+    pub(super) fn new(messages: &'static Messages, out: &'o mut Vec<u8>) -> Self {
+        Self { messages, scratch: out }
     }
 
-    /// The message of an object.
-    pub(super) fn object(mut self, id: StructId, json: &str) -> Result<Vec<u8>, serde_json::Error> {
+    /// Appends the message of an object, or nothing if it does not fit.
+    pub(super) fn object(mut self, id: StructId, json: &str) -> Result<(), EncodeError> {
+        let start = self.here();
         let mut parser = serde_json::Deserializer::from_str(json);
-        OfMessage { encoder: &mut self, id }.deserialize(&mut parser)?;
-        parser.end()?;
-        Ok(self.scratch)
+        let done = OfMessage { encoder: &mut self, id }.deserialize(&mut parser).and_then(|_| parser.end());
+        done.map_err(|error| {
+            self.scratch.truncate(start);
+            error.into()
+        })
     }
 
     fn message(&self, id: StructId) -> Result<&'static Message, SchemaError> {
@@ -85,7 +90,7 @@ impl Encoder {
                 is_set = true;
             }
             if let Some(field) = parts.message.fields.get(*position).filter(|_| !is_set) {
-                zero_record(self.messages, field, *number, &mut self.scratch)?;
+                zero_record(self.messages, field, *number, self.scratch)?;
             }
         }
         Ok(self.forget(begin, start))
@@ -198,12 +203,12 @@ fn zero_value(messages: &'static Messages, value: Value, number: u32, out: &mut 
 }
 
 /// Reads an object, and appends its message. Gives where that lies.
-struct OfMessage<'e> {
-    encoder: &'e mut Encoder,
+struct OfMessage<'e, 'o> {
+    encoder: &'e mut Encoder<'o>,
     id: StructId,
 }
 
-impl<'de> DeserializeSeed<'de> for OfMessage<'_> {
+impl<'de> DeserializeSeed<'de> for OfMessage<'_, '_> {
     type Value = Range<usize>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -215,7 +220,7 @@ impl<'de> DeserializeSeed<'de> for OfMessage<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for OfMessage<'_> {
+impl<'de> Visitor<'de> for OfMessage<'_, '_> {
     type Value = Range<usize>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -275,14 +280,14 @@ impl Visitor<'_> for Key {
 }
 
 /// Reads the value of a field, and notes where its records lie.
-struct OfField<'e, 'r> {
-    encoder: &'e mut Encoder,
+struct OfField<'e, 'o, 'r> {
+    encoder: &'e mut Encoder<'o>,
     field: &'static Field,
     position: usize,
     records: &'r mut SmallVec<[(usize, Range<usize>); 16]>,
 }
 
-impl<'de> DeserializeSeed<'de> for OfField<'_, '_> {
+impl<'de> DeserializeSeed<'de> for OfField<'_, '_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -299,7 +304,7 @@ impl<'de> DeserializeSeed<'de> for OfField<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for OfField<'_, '_> {
+impl<'de> Visitor<'de> for OfField<'_, '_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -338,7 +343,7 @@ impl<'de> Visitor<'de> for OfField<'_, '_> {
                 (None, of) => zero_item(encoder, of, 2).map_err(A::Error::custom)?,
             };
             let start = encoder.here();
-            length_delimited(&mut encoder.scratch, 1, key.0.as_bytes());
+            length_delimited(encoder.scratch, 1, key.0.as_bytes());
             encoder.copy(value);
             let content = encoder.forget(before, start);
             entries.push((key.0, encoder.record(number, content.start)));
@@ -354,9 +359,9 @@ impl<'de> Visitor<'de> for OfField<'_, '_> {
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// An item of a list: `null` is its zero value.
-struct OfItem<'e>(OfValue<'e>);
+struct OfItem<'e, 'o>(OfValue<'e, 'o>);
 
-impl<'de> DeserializeSeed<'de> for OfItem<'_> {
+impl<'de> DeserializeSeed<'de> for OfItem<'_, '_> {
     type Value = Range<usize>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -369,20 +374,20 @@ impl<'de> DeserializeSeed<'de> for OfItem<'_> {
 }
 
 /// Appends the record of an item or map value that is `null`.
-fn zero_item(encoder: &mut Encoder, value: Value, number: u32) -> Result<Range<usize>, SchemaError> {
+fn zero_item(encoder: &mut Encoder<'_>, value: Value, number: u32) -> Result<Range<usize>, SchemaError> {
     let start = encoder.here();
-    zero_value(encoder.messages, value, number, &mut encoder.scratch)?;
+    zero_value(encoder.messages, value, number, encoder.scratch)?;
     Ok(start..encoder.here())
 }
 
 /// Reads one value, and appends its record. `None`: it is `null`.
-struct OfValue<'e> {
-    encoder: &'e mut Encoder,
+struct OfValue<'e, 'o> {
+    encoder: &'e mut Encoder<'o>,
     value: Value,
     number: u32,
 }
 
-impl<'de> DeserializeSeed<'de> for OfValue<'_> {
+impl<'de> DeserializeSeed<'de> for OfValue<'_, '_> {
     type Value = Option<Range<usize>>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -400,7 +405,7 @@ impl<'de> DeserializeSeed<'de> for OfValue<'_> {
                 }
                 let is: f64 = raw.parse().map_err(D::Error::custom)?;
                 let start = encoder.here();
-                tag(&mut encoder.scratch, number, 1);
+                tag(encoder.scratch, number, 1);
                 encoder.scratch.extend_from_slice(&is.to_bits().to_le_bytes());
                 Ok(Some(start..encoder.here()))
             }
@@ -408,7 +413,7 @@ impl<'de> DeserializeSeed<'de> for OfValue<'_> {
                 let raw = <&RawValue as serde::Deserialize>::deserialize(deserializer)?;
                 Ok(Some(raw.get()).filter(|text| *text != "null").map(|text| {
                     let start = encoder.here();
-                    length_delimited(&mut encoder.scratch, 1, text.as_bytes());
+                    length_delimited(encoder.scratch, 1, text.as_bytes());
                     encoder.record(number, start)
                 }))
             }
@@ -416,11 +421,11 @@ impl<'de> DeserializeSeed<'de> for OfValue<'_> {
                 let texts = <Option<Vec<Text<'de>>> as serde::Deserialize>::deserialize(deserializer)?;
                 Ok(texts.map(|texts| {
                     let start = encoder.here();
-                    texts.iter().for_each(|text| length_delimited(&mut encoder.scratch, 1, text.0.as_bytes()));
+                    texts.iter().for_each(|text| length_delimited(encoder.scratch, 1, text.0.as_bytes()));
                     encoder.record(number, start)
                 }))
             }
-            _ => deserializer.deserialize_any(OfLeaf { out: &mut encoder.scratch, value, number }),
+            _ => deserializer.deserialize_any(OfLeaf { out: encoder.scratch, value, number }),
         }
     }
 }
@@ -452,7 +457,7 @@ impl<'de, S: DeserializeSeed<'de>> Visitor<'de> for Nullable<S> {
 ///
 /// Source: kubernetes/apiextensions-apiserver `pkg/apis/apiextensions/v1/marshal.go`.
 fn either<'de, D: Deserializer<'de>>(
-    encoder: &mut Encoder,
+    encoder: &mut Encoder<'_>,
     id: StructId,
     message: &'static Message,
     deserializer: D,
@@ -468,7 +473,7 @@ fn either<'de, D: Deserializer<'de>>(
                 | (Some(b't' | b'f'), Shape::One, Value::Bool)
         )
     };
-    let mut put = |encoder: &mut Encoder, position: usize, json: &str| match message.fields.get(position) {
+    let mut put = |encoder: &mut Encoder<'_>, position: usize, json: &str| match message.fields.get(position) {
         Some(field) => {
             let records = &mut parts.records;
             let mut parser = serde_json::Deserializer::from_str(json);

@@ -13,6 +13,7 @@
 //! - `schema`: the message types, by field number
 //! - `decode`: messages to JSON objects
 //! - `encode`: JSON objects to messages, and `leaf` values that are none
+//! - `message`: messages put into envelopes, lists and events of watches
 //! - `values`: the types whose JSON is written by hand in Go
 
 mod decode;
@@ -20,6 +21,7 @@ mod encode;
 mod envelope;
 mod error;
 mod leaf;
+mod message;
 mod records;
 mod schema;
 #[cfg(test)]
@@ -34,13 +36,13 @@ use serde_json::value::RawValue;
 pub use error::{EncodeError, JSON_BYTES_MAX, MEDIA_TYPE, NESTING_MAX, ProtobufError};
 pub use records::{MalformedRecord, Payload, Records};
 
+pub use message::{ListOpening, MessageType, record_len, write_event, write_object};
+
 use decode::Decoder;
-use encode::Encoder;
 use envelope::{Content, Envelope};
-use leaf::length_delimited;
 use schema::Messages;
 
-use crate::locate::{TypeOf, type_of};
+use crate::locate::type_of;
 
 pub use crate::types::SchemaError;
 
@@ -72,39 +74,27 @@ pub fn to_json(body: &[u8]) -> Result<Vec<u8>, ProtobufError> {
 /// Errors: its kind has no messages, or it does not fit them: it is of another version.
 /// Source: `k8s.io/apimachinery/pkg/runtime/serializer/protobuf`.
 pub fn from_json(json: &str) -> Result<Vec<u8>, EncodeError> {
-    let TypeOf { kind, api_version } = type_of(json);
-    let messages = Messages::get()?;
-    let id = messages.kind(api_version, kind).ok_or(EncodeError::UnknownKind)?;
-    let message = Encoder::new(messages, json.len()).object(id, json)?;
-    let mut type_meta = Vec::with_capacity(api_version.len() + kind.len() + 4);
-    length_delimited(&mut type_meta, 1, api_version.as_bytes());
-    length_delimited(&mut type_meta, 2, kind.as_bytes());
-    let mut out = Vec::with_capacity(message.len() + type_meta.len() + 24);
-    out.extend_from_slice(envelope::PREFIX);
-    length_delimited(&mut out, 1, &type_meta);
-    length_delimited(&mut out, 2, &message);
-    length_delimited(&mut out, 3, b"");
-    length_delimited(&mut out, 4, b"");
+    let of = type_of(json);
+    let message_type = MessageType::of(of.api_version, of.kind).ok_or(EncodeError::UnknownKind)?;
+    let mut message = Vec::with_capacity(json.len());
+    message_type.encode(json, &mut message)?;
+    let mut out = Vec::new();
+    write_object(of, &message, &mut out);
     Ok(out)
 }
 
 /// Writes an event of a watch as a frame of a protobuf stream.
 ///
-/// Shape: `{"type": .., "object": ..}` -> four bytes of length, most significant first, and the `WatchEvent` with the object in
-/// its envelope.
+/// Shape: `{"type": .., "object": ..}` -> as [`write_event`].
 /// Errors: as [`from_json`] of its object.
-/// Source: kubernetes/apiserver `pkg/endpoints/handlers/watch.go`, apimachinery `pkg/util/framer`.
 pub fn watch_frame(json: &str) -> Result<Vec<u8>, EncodeError> {
     let Event { kind, object } = serde_json::from_str(json)?;
-    let mut raw = Vec::new();
-    length_delimited(&mut raw, 1, &from_json(object.get())?);
-    let mut frame = vec![0; 4];
-    length_delimited(&mut frame, 1, kind.as_bytes());
-    length_delimited(&mut frame, 2, &raw);
-    let length = u32::try_from(frame.len().saturating_sub(4)).unwrap_or(u32::MAX);
-    if let Some(prefix) = frame.first_chunk_mut() {
-        *prefix = length.to_be_bytes();
-    }
+    let of = type_of(object.get());
+    let message_type = MessageType::of(of.api_version, of.kind).ok_or(EncodeError::UnknownKind)?;
+    let mut message = Vec::with_capacity(object.get().len());
+    message_type.encode(object.get(), &mut message)?;
+    let mut frame = Vec::new();
+    write_event(&kind, of, &message, &mut frame);
     Ok(frame)
 }
 

@@ -5,7 +5,12 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{EncodeError, JSON_BYTES_MAX, ProtobufError, from_json, is_protobuf, to_json, watch_frame};
+use super::leaf::length_delimited;
+use super::{
+    EncodeError, JSON_BYTES_MAX, ListOpening, MessageType, ProtobufError, from_json, is_protobuf, record_len, to_json,
+    watch_frame,
+};
+use crate::locate::{TypeOf, type_of};
 use crate::types::Schema;
 
 struct Vector {
@@ -66,6 +71,56 @@ fn writes_what_go_writes() {
                 .map(|body| to_json(body).map(|json| String::from_utf8(json).expect("JSON is UTF-8")));
             panic!("{}: {both:?}", vector.name);
         }
+    }
+}
+
+#[test]
+fn a_list_of_messages_is_the_list_that_go_writes() {
+    let (mut lists, mut items) = (0, 0);
+    for vector in vectors() {
+        let (one, TypeOf { kind, api_version }) = (&vector.json, type_of(&vector.json));
+        let of_kind = MessageType::of(api_version, kind).expect("a kind");
+        let head = format!(
+            r#"{{"kind":"{kind}List","apiVersion":"{api_version}","metadata":{{"resourceVersion":"7","continue":"t"}},"items":"#
+        );
+        // Of some kinds there are no lists.
+        let Ok(opening) = ListOpening::new(&format!("{head}null}}")) else { continue };
+        let (mut message, mut list) = (b"before".to_vec(), Vec::new());
+        of_kind.encode(one, &mut message).expect("it fits");
+        let message = message.strip_prefix(b"before").expect("it is appended");
+        for count in [0, 1, 3] {
+            list.clear();
+            opening.open(count * record_len(message.len()), &mut list);
+            for _ in 0..count {
+                ListOpening::begin_item(message.len(), &mut list);
+                list.extend_from_slice(message);
+            }
+            ListOpening::close(&mut list);
+            let json = format!("{head}[{}]}}", vec![one.as_str(); count].join(","));
+            assert!(from_json(&json).expect("a list") == list, "{}", vector.name);
+            items += count;
+        }
+        lists += 1;
+    }
+    assert!(lists > 30 && items > 100, "{lists} {items}");
+}
+
+#[test]
+fn what_does_not_fit_leaves_no_trace() {
+    let pod = MessageType::of("v1", "Pod").expect("a kind");
+    let mut out = b"before".to_vec();
+    let newer = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a"},"spec":{"nodeName":"n","newer":1}}"#;
+    assert!(matches!(pod.encode(newer, &mut out), Err(EncodeError::Unfit(_))));
+    assert_eq!(out, b"before");
+    assert_eq!(MessageType::of("example.com/v1", "Pod"), None);
+}
+
+#[test]
+fn the_length_of_a_record_is_known_before_it_is_written() {
+    for len in [0, 1, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152] {
+        let mut record = Vec::new();
+        length_delimited(&mut record, 2, &vec![0; len]);
+        assert_eq!(record_len(len), record.len(), "{len}");
     }
 }
 
