@@ -58,6 +58,11 @@ impl Connection {
         Self { state_dir: None, kubeconfig, context }
     }
 
+    /// By the state directory of a kubefold on this machine.
+    pub(super) fn of_state(state_dir: PathBuf) -> Self {
+        Self { state_dir: Some(state_dir), kubeconfig: None, context: None }
+    }
+
     /// Asks kubefold at one of its own paths, and gives the body of its answer.
     ///
     /// Errors: it is not reached, or does not answer with success; each says why in one sentence.

@@ -95,7 +95,14 @@ async fn real_members_are_measured_through_kubefold_and_left_as_they_were() {
     let found = apis[0].get(&format!("{NAMESPACES}/bench-theirs")).await;
     assert_eq!(found["status"]["phase"], "Active");
 
-    // Neither are the members.
+    // Who may not make a namespace is told what is missing.
+    let jane = east.kubeconfig_for("jane", None).display().to_string();
+    let (code, said) = bench(&["get", "--kubeconfig", &jane, "--duration", "1s"], folder.path()).await;
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("403 namespaces \"kubefold-bench\" is forbidden: User \"jane\""), "{said}");
+    assert!(said.contains("give this login the rights of docs/benchmarking.md"), "{said}");
+
+    // The members are not stopped.
     let (code, said) = bench(&[&["outage"], &small[..]].concat(), folder.path()).await;
     assert_eq!(code, Some(64), "{said}");
     assert!(said.contains("which bench does only to one that it embeds"), "{said}");

@@ -38,7 +38,7 @@ use crate::{
 };
 
 /// What is logged where `RUST_LOG` says nothing: requests that fail are counted.
-const LOGGED: &str = "error";
+const LOGGED: &str = "error,kube_client=off";
 /// As of `kubefold demo`.
 const MEMBERS_MAX: i64 = 200;
 #[cfg(feature = "demo")]
@@ -49,6 +49,9 @@ pub(super) struct Bench {
     /// What to measure, in this order. Default: all; outage and cold-start only with embedded members.
     #[arg(value_enum, value_name = "SCENARIO")]
     scenarios: Vec<Scenario>,
+    /// The state directory of the `kubefold serve` to measure, instead of a kubeconfig.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["kubeconfig", "context", "members"])]
+    state_dir: Option<PathBuf>,
     /// A kubeconfig with a context for the endpoint. Default: embed members and a kubefold.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -75,7 +78,7 @@ pub(super) struct Bench {
     html: Option<PathBuf>,
     /// Measure nothing; print how many times worse the second of two JSON reports is.
     #[arg(long, value_names = ["FIRST", "SECOND"], num_args = 2,
-        conflicts_with_all = ["scenarios", "kubeconfig", "context", "members", "pid", "json", "html"])]
+        conflicts_with_all = ["scenarios", "state_dir", "kubeconfig", "context", "members", "pid", "json", "html"])]
     compare: Vec<PathBuf>,
     /// Fail where the second report is more times worse than this, such as 1.1.
     #[arg(long, value_name = "RATIO", requires = "compare", value_parser = ratio)]
@@ -147,6 +150,9 @@ impl Bench {
             if scenario.needs_embedded() && !self.is_embedded() {
                 return Err(PlanError::NotEmbedded(scenario));
             }
+            if scenario == Scenario::Outage && self.members == Some(1) {
+                return Err(PlanError::OnlyMember);
+            }
             if planned.iter().all(|planned| planned.scenario != scenario) {
                 planned.push(Planned { scenario, shape: self.numbers.shape(scenario)? });
             }
@@ -155,7 +161,7 @@ impl Bench {
     }
 
     fn is_embedded(&self) -> bool {
-        cfg!(feature = "demo") && self.kubeconfig.is_none() && self.context.is_none()
+        cfg!(feature = "demo") && self.state_dir.is_none() && self.kubeconfig.is_none() && self.context.is_none()
     }
 
     async fn open(&self, planned: &[Planned]) -> anyhow::Result<Session> {
@@ -165,7 +171,11 @@ impl Bench {
         if self.is_embedded() {
             return Session::embed(self.members.unwrap_or(MEMBERS), opening).await;
         }
-        let config = Connection::of(self.kubeconfig.clone(), self.context.clone()).config().await?;
+        let connection = match &self.state_dir {
+            Some(state_dir) => Connection::of_state(state_dir.clone()),
+            None => Connection::of(self.kubeconfig.clone(), self.context.clone()),
+        };
+        let config = connection.config().await?;
         Session::connect(config, opening).await
     }
 

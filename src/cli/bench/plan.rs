@@ -147,11 +147,13 @@ pub(in crate::cli) struct Shape {
 #[derive(Debug, thiserror::Error)]
 pub(in crate::cli) enum PlanError {
     #[error(
-        "the scenario {} stops a part of the fleet, which bench does only to one that it embeds; leave out --kubeconfig and \
-         --context, or the scenario",
+        "the scenario {} stops a part of the fleet, which bench does only to one that it embeds; leave out the \
+         scenario, or name no endpoint",
         .0.name()
     )]
     NotEmbedded(Scenario),
+    #[error("an outage of the only member leaves nothing to measure; give --members 2 or more")]
+    OnlyMember,
     #[error(
         "--rate and --duration make {requests:.0} requests, and a scenario has at most {REQUESTS_MAX:.0}; give a smaller one"
     )]

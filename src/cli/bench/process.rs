@@ -33,7 +33,7 @@ impl Process {
     /// Errors: there is no such process.
     pub(super) fn usage(&self) -> Result<Usage, ProcessError> {
         let read = |file: &str| std::fs::read_to_string(format!("/proc/{}/{file}", self.pid));
-        let gone = |source| ProcessError::Gone { name: self.name.clone(), pid: self.pid, source };
+        let gone = |source| ProcessError::Gone { pid: self.pid, source };
         Ok(Usage { cpu: cpu(&read("stat").map_err(gone)?), rss: rss(&read("status").map_err(gone)?) })
     }
 }
@@ -68,10 +68,10 @@ pub(in crate::cli) enum ProcessError {
     #[error("write the number of a process, or name=number")]
     Form,
     #[error(
-        "cannot measure process {pid} ({name}): {source}; give the number of a process that runs on this machine as --pid, \
+        "cannot measure process {pid}: {source}; give the number of a process that runs on this machine as --pid, \
          in the same PID namespace"
     )]
-    Gone { name: String, pid: u32, source: std::io::Error },
+    Gone { pid: u32, source: std::io::Error },
 }
 
 #[cfg(test)]
