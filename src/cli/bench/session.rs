@@ -68,16 +68,20 @@ impl Session {
     ///
     /// Errors: as of [`Target::open`].
     pub(super) async fn connect(config: kube::Config, opening: Opening) -> anyhow::Result<Self> {
-        let target = Arc::new(Target::open(config, opening.shape.clients).await?);
-        Ok(Self {
+        let target = Target::open(config, opening.shape.clients).await?;
+        Ok(Self::over(target, opening))
+    }
+
+    fn over(target: Target, opening: Opening) -> Self {
+        Self {
             kind: TargetKind::Endpoint,
             space: Space::new(&opening.namespace, &opening.shape, &target),
-            target,
+            target: Arc::new(target),
             processes: opening.processes,
             progress: Progress::new(),
             #[cfg(feature = "demo")]
             embedded: None,
-        })
+        }
     }
 
     /// Starts members and a kubefold, and connects to it.
@@ -87,11 +91,10 @@ impl Session {
     pub(super) async fn embed(members: u16, mut opening: Opening) -> anyhow::Result<Self> {
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let fleet = Box::pin(embedded::start(members, &tasks, &stop)).await?;
-        let config = embedded::config(&fleet).await?;
+        let target = embedded::open(&fleet, opening.shape.clients).await?;
         opening.processes.push(Process::own());
-        let session = Self::connect(config, opening).await?;
         let embedded = Some(Embedded { fleet: Some(fleet), tasks, stop });
-        Ok(Self { kind: TargetKind::Embedded, embedded, ..session })
+        Ok(Self { kind: TargetKind::Embedded, embedded, ..Self::over(target, opening) })
     }
 
     /// Sees that the namespace is free.

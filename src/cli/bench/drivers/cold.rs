@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::cli::{
     bench::{
         drivers::{Ground, reads},
-        embedded::config,
+        embedded,
         record::Record,
         target::Target,
     },
@@ -32,7 +32,7 @@ pub(in crate::cli::bench) async fn run(ground: &Ground, record: &Record, fleet: 
         fleet = Box::pin(fleet.restart()).await?;
         record.add("restart", ended.elapsed());
         let begun = Instant::now();
-        let target = Arc::new(Box::pin(Target::open(config(&fleet).await?, ground.shape.clients)).await?);
+        let target = Arc::new(Box::pin(embedded::open(&fleet, ground.shape.clients)).await?);
         let asked = Arc::new(Ground { target: Arc::clone(&target), ..ground.clone() });
         let mut outcome = reads::list(asked, number).await;
         outcome.measure = "first-list";
