@@ -24,6 +24,7 @@ pub(super) struct Usage {
 
 impl Process {
     /// This process.
+    #[cfg(any(test, feature = "demo"))]
     pub(super) fn own() -> Self {
         Self { name: "bench".into(), pid: std::process::id() }
     }

@@ -188,6 +188,7 @@ impl Space {
     }
 
     /// The first object that is in this member.
+    #[cfg(feature = "demo")]
     pub(super) fn object_of(&self, member: &str) -> Option<String> {
         let index = self.members.iter().position(|name| name == member)? as u64;
         (index < self.objects).then(|| self.object(index))
