@@ -53,10 +53,14 @@ impl Output {
 }
 
 impl Connection {
-    /// By a context of a kubeconfig.
-    #[cfg(feature = "demo")]
-    pub(super) fn of(kubeconfig: &Path, context: &str) -> Self {
-        Self { state_dir: None, kubeconfig: Some(kubeconfig.to_owned()), context: Some(context.to_owned()) }
+    /// By a context of a kubeconfig. Default: as of the flags.
+    pub(super) fn of(kubeconfig: Option<PathBuf>, context: Option<String>) -> Self {
+        Self { state_dir: None, kubeconfig, context }
+    }
+
+    /// By the state directory of a kubefold on this machine.
+    pub(super) fn of_state(state_dir: PathBuf) -> Self {
+        Self { state_dir: Some(state_dir), kubeconfig: None, context: None }
     }
 
     /// Asks kubefold at one of its own paths, and gives the body of its answer.
@@ -137,7 +141,10 @@ impl Connection {
         }
     }
 
-    async fn config(&self) -> anyhow::Result<Config> {
+    /// How clients of it are made.
+    ///
+    /// Errors: the kubeconfig cannot be used, or does not have the context.
+    pub(super) async fn config(&self) -> anyhow::Result<Config> {
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
         let read = self.read()?;
         let known: Vec<&str> = read.contexts.iter().map(|context| context.name.as_str()).collect();
@@ -242,7 +249,7 @@ fn knows_no_path(message: &str) -> bool {
 }
 
 /// The last cause says it: those before it say which layer handed it on.
-fn cause(error: &dyn std::error::Error) -> String {
+pub(super) fn cause(error: &dyn std::error::Error) -> String {
     let mut last = error;
     while let Some(next) = last.source() {
         last = next;

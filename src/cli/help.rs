@@ -36,6 +36,20 @@ Examples:
 
 The members are in this process's memory and end with it. The demo removes kubefold-demo.kubeconfig from the current folder at the end.";
 
+pub(super) const BENCH: &str = "\
+Examples:
+  # Three members and a kubefold in this process, every scenario
+  kubefold bench --html bench.html
+
+  # One's own cluster, and a process on this machine
+  kubefold bench list get watch --kubeconfig fleet.kubeconfig --duration 30s --pid kubefold=$(pgrep -x kubefold) --json new.json
+
+  # In CI: fail where the new one is more than 10 % worse
+  kubefold bench --compare old.json new.json --fail-above 1.1
+
+Requests are sent at their rate, whatever the answers do, and latencies count from when a request should have been sent. All objects
+are in one namespace, which is removed at the end, also after Ctrl-C. docs/benchmarking.md says what each scenario measures.";
+
 pub(super) const SERVE: &str = "\
 Examples:
   # On this machine alone

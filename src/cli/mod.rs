@@ -4,6 +4,7 @@
 
 mod audit;
 mod authentication;
+mod bench;
 mod can_i;
 mod client;
 #[cfg(feature = "demo")]
@@ -60,6 +61,9 @@ enum Command {
     #[cfg(feature = "demo")]
     #[command(after_help = help::DEMO)]
     Demo(demo::Demo),
+    /// Measure an API server or a fleet under load, or compare two such measurements.
+    #[command(after_help = help::BENCH)]
+    Bench(Box<bench::Bench>),
     /// Serve the fleet as one API.
     #[command(after_help = help::SERVE)]
     Serve(Box<Serve>),
@@ -220,6 +224,7 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         #[cfg(feature = "demo")]
         Command::Demo(flags) => demo::run(flags),
+        Command::Bench(flags) => bench::run(*flags),
         Command::Serve(flags) => serve(*flags),
         Command::Kubeconfig(flags) => kubeconfig::print(&flags),
         Command::Revoke(flags) => revoke::run(&flags),
@@ -316,6 +321,7 @@ fn exit_code(error: &anyhow::Error) -> u8 {
             || cause.is::<TlsError>()
             || cause.is::<AuthnError>()
             || cause.is::<AuditError>()
+            || cause.is::<bench::PlanError>()
     };
     let given = error.chain().any(is_given);
     if given { EXIT_USAGE } else { 1 }

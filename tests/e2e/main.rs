@@ -18,6 +18,7 @@ mod access_random;
 mod accounts;
 mod audit;
 mod authentication;
+mod bench;
 mod cli;
 mod clients;
 mod clusters;

@@ -58,7 +58,7 @@ pub(super) fn send(command: &Command, kubeconfig: &Path) -> anyhow::Result<()> {
         Command::Calm(member) => ("calm", &member.member, Vec::new()),
         Command::Fault(given) => ("fault", &given.member, given.rule.clone().into_bytes()),
     };
-    let connection = Connection::of(kubeconfig, CONTEXT);
+    let connection = Connection::of(Some(kubeconfig.to_owned()), Some(CONTEXT.to_owned()));
     print(&connection.ask(Method::POST, &format!("/members/{member}/{action}"), body)?)
 }
 

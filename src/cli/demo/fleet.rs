@@ -41,12 +41,12 @@ const WEIGHTS: [usize; 3] = [1, 2, 1];
 
 /// What is to be started.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
-    pub(super) members: usize,
-    pub(super) pods: usize,
-    pub(super) churn: f64,
-    pub(super) seed: u64,
-    pub(super) listen: SocketAddr,
+pub(in crate::cli) struct Plan {
+    pub(in crate::cli) members: usize,
+    pub(in crate::cli) pods: usize,
+    pub(in crate::cli) churn: f64,
+    pub(in crate::cli) seed: u64,
+    pub(in crate::cli) listen: SocketAddr,
 }
 
 /// One member, as it is to be.
@@ -77,12 +77,13 @@ impl Plan {
 }
 
 /// All of it, running.
-pub(super) struct Fleet {
+pub(in crate::cli) struct Fleet {
     app: App,
     names: Vec<String>,
     members: Members,
     control: Endpoint,
     folder: Folder,
+    listen: SocketAddr,
     pods: usize,
 }
 
@@ -90,7 +91,11 @@ impl Fleet {
     /// Starts the members, fills them, and starts kubefold before them.
     ///
     /// Errors: an address is taken; the temporary folder cannot be written.
-    pub(super) async fn start(plan: &Plan, tasks: &TaskTracker, stop: &CancellationToken) -> anyhow::Result<Self> {
+    pub(in crate::cli) async fn start(
+        plan: &Plan,
+        tasks: &TaskTracker,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<Self> {
         let folder = Folder::make()?;
         // The address first: a taken one is said before a minute of work.
         drop(tokio::net::TcpListener::bind(plan.listen).await.map_err(|error| taken(plan.listen, &error))?);
@@ -115,49 +120,50 @@ impl Fleet {
         folder.write("clusters.yaml", &clusters)?;
         let control = Arc::new(Control { members: members.clone() });
         let control = endpoint(control).await?;
-        let app = App::start(Options {
-            config: folder.path.join("clusters.yaml"),
-            listen: plan.listen,
-            state_dir: folder.state(),
-            state_key_file: None,
-            serving_certificate: None,
-            client_ca: None,
-            front_proxy: None,
-            tokens: Sources::default(),
-            names: Vec::new(),
-            external_url: None,
-            freshness: Freshness::default(),
-            audit: None,
-            metrics_listen: None,
-            store_bytes_max: None,
-        });
-        let app = Box::pin(app).await?;
+        let app = Box::pin(App::start(options(&folder, plan.listen))).await?;
         let names = plans.into_iter().map(|member| member.name).collect();
-        Ok(Self { app, names, members, control, folder, pods })
+        Ok(Self { app, names, members, control, folder, listen: plan.listen, pods })
     }
 
     /// The members, in order.
-    pub(super) fn names(&self) -> &[String] {
+    pub(in crate::cli) fn names(&self) -> &[String] {
         &self.names
     }
 
     /// How many pods they had at first.
-    pub(super) fn pods(&self) -> usize {
+    pub(in crate::cli) fn pods(&self) -> usize {
         self.pods
     }
 
     /// Where kubefold is.
-    pub(super) fn url(&self) -> String {
+    pub(in crate::cli) fn url(&self) -> String {
         format!("https://{}", self.app.address())
     }
 
     /// The one that is flaky: the last of several.
-    pub(super) fn flaky(&self) -> Option<Arc<Endpoint>> {
+    pub(in crate::cli) fn flaky(&self) -> Option<Arc<Endpoint>> {
         self.names.last().filter(|_| self.names.len() > 1).and_then(|name| self.members.get(name)).map(Arc::clone)
     }
 
+    /// Ends kubefold alone, and starts another before the same members. Its address may be another.
+    ///
+    /// Errors: it does not start.
+    pub(in crate::cli) async fn restart(self) -> anyhow::Result<Self> {
+        let Self { app, folder, listen, .. } = self;
+        app.drain().await;
+        // It holds the lock of the state directory.
+        drop(app);
+        let app = Box::pin(App::start(options(&folder, listen))).await?;
+        Ok(Self { app, folder, ..self })
+    }
+
+    /// A member's endpoint.
+    pub(in crate::cli) fn member(&self, name: &str) -> Option<&Arc<Endpoint>> {
+        self.members.get(name)
+    }
+
     /// Kills a member, or revives it. Says which.
-    pub(super) async fn toggle(&self, name: &str) -> anyhow::Result<String> {
+    pub(in crate::cli) async fn toggle(&self, name: &str) -> anyhow::Result<String> {
         let Some(member) = self.members.get(name) else { return Ok(String::new()) };
         if member.is_alive() {
             member.kill();
@@ -168,17 +174,37 @@ impl Fleet {
     }
 
     /// What clients need: the contexts of kubefold, and the one that commands to the demo use.
-    pub(super) fn kubeconfig(&self) -> anyhow::Result<String> {
+    pub(in crate::cli) fn kubeconfig(&self) -> anyhow::Result<String> {
         let state = self.folder.state();
         let (published, admin) = (Published::read(&state)?, Published::read_admin(&state)?);
         kubeconfig::with_endpoint(&published, &admin, CONTEXT, &self.control)
     }
 
     /// Ends it: kubefold first, then the members.
-    pub(super) async fn end(&self) {
+    pub(in crate::cli) async fn end(&self) {
         self.app.drain().await;
         let ends = self.members.values().map(|member| member.end());
         futures::future::join(futures::future::join_all(ends), self.control.end()).await;
+    }
+}
+
+/// How kubefold is started before the members of a folder.
+fn options(folder: &Folder, listen: SocketAddr) -> Options {
+    Options {
+        config: folder.path.join("clusters.yaml"),
+        listen,
+        state_dir: folder.state(),
+        state_key_file: None,
+        serving_certificate: None,
+        client_ca: None,
+        front_proxy: None,
+        tokens: Sources::default(),
+        names: Vec::new(),
+        external_url: None,
+        freshness: Freshness::default(),
+        audit: None,
+        metrics_listen: None,
+        store_bytes_max: None,
     }
 }
 

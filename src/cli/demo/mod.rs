@@ -1,7 +1,7 @@
 //! `kubefold demo`: a fleet of embedded members with kubefold before them, in one process, to play with or to load.
 
 mod control;
-mod fleet;
+pub(in crate::cli) mod fleet;
 mod keys;
 mod look;
 mod weather;
