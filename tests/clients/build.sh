@@ -82,9 +82,9 @@ if [[ ! -d $all ]]; then
   new=$root/building.all
   rm -rf "$new"
   mkdir -p "$new/bin"
-  part go go/go.mod go/go.sum go/cmd/{events,informer,leader,operator}/*.go
+  part go go/go.mod go/go.sum go/cmd/{events,informer,leader,operator,verbs}/*.go
   ln -s "$part/informer" "$new/bin/go"
-  ln -s "$part/events" "$part/leader" "$part/operator" "$new/bin/"
+  ln -s "$part/events" "$part/leader" "$part/operator" "$part/verbs" "$new/bin/"
   part helm helm/go.mod helm/go.sum
   ln -s "$part/helm" "$new/bin/helm"
   part helm3 helm3/go.mod helm3/go.sum

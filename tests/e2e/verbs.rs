@@ -29,8 +29,12 @@ async fn a_typed_client_gets_of_a_fleet_what_it_gets_of_an_api_server() {
     let bed = Testbed::shared(&["east", "west", "north"]).await;
     let wanted = told(bed["east"].as_admin(), "verbs-direct").await;
     assert!(wanted.len() > 50, "{wanted:#?}");
-    let one = Kubefold::before(&bed.members()[..1]).await;
-    assert_eq!(told(one.as_admin(), "verbs-one").await, wanted);
-    let three = Kubefold::before(bed.members()).await;
-    assert_eq!(told(three.as_admin(), "verbs-three").await, wanted);
+    for members in [&bed.members()[..1], bed.members()] {
+        let fleet = Kubefold::before(members).await;
+        let namespace = format!("verbs-of-{}", members.len());
+        let got = told(fleet.as_admin(), &namespace).await;
+        let differ = got.iter().zip(&wanted).filter(|(got, wanted)| got != wanted);
+        let differ: Vec<_> = differ.map(|(got, wanted)| format!("{got}\nand of an API server\n{wanted}")).collect();
+        assert!(differ.is_empty() && got.len() == wanted.len(), "{} members:\n{}", members.len(), differ.join("\n"));
+    }
 }

@@ -286,7 +286,7 @@ func pods(ctx context.Context, c *caller, client kubernetes.Interface, namespace
 	c.say("logs of what does not run", nil, err)
 	err = pods.Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "none"}, Target: corev1.ObjectReference{Kind: "Node", Name: "none"}}, metav1.CreateOptions{})
 	c.say("bind nothing", nil, err)
-	_, err = pods.UpdateEphemeralContainers(ctx, "none", pod, metav1.UpdateOptions{})
+	_, err = pods.UpdateEphemeralContainers(ctx, "none", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "none"}}, metav1.UpdateOptions{})
 	c.say("ephemeral containers of nothing", nil, err)
 	err = pods.EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: namespace}})
 	c.say("evict", nil, err)
