@@ -151,6 +151,10 @@ impl Session {
         self.space.remove(&self.target).await
     }
 
+    #[cfg_attr(
+        not(feature = "demo"),
+        expect(clippy::needless_pass_by_ref_mut, reason = "only what is embedded starts anew")
+    )]
     async fn measure(&mut self, planned: &Planned) -> anyhow::Result<ScenarioReport> {
         let Planned { scenario, shape } = planned.clone();
         let (schedule, record) = (Schedule::new(&shape), Arc::new(Record::default()));
@@ -162,8 +166,14 @@ impl Session {
         let (processes, progress) = (self.processes.clone(), Progress::new());
         let (mut meter, begun) = (Meter::start(&processes)?, Instant::now());
         let follow = meter.follow(|| progress.show(|| line(scenario, &shape, begun, &record)));
+        let drive = async {
+            let watch = drive(scenario, &ground, schedule, &record, watchers).await?;
+            #[cfg(feature = "demo")]
+            self.stop_a_part(scenario, &ground, schedule, &record).await?;
+            anyhow::Ok(watch)
+        };
         let watch = tokio::select! {
-            watch = Box::pin(self.drive(scenario, &ground, schedule, &record, watchers)) => watch?,
+            watch = Box::pin(drive) => watch?,
             gone = follow => { gone?; None }
         };
         progress.clear();
@@ -177,38 +187,46 @@ impl Session {
         Ok(ScenarioReport::new(Ran { name: scenario, shape, planned, processes, watch }, measures))
     }
 
-    async fn drive(
+    /// Of a scenario that stops a member or kubefold itself.
+    #[cfg(feature = "demo")]
+    async fn stop_a_part(
         &mut self,
         scenario: Scenario,
         ground: &Ground,
         schedule: Schedule,
         record: &Arc<Record>,
-        watchers: Option<Watchers>,
-    ) -> anyhow::Result<Option<WatchReport>> {
-        if let Some(watchers) = watchers {
-            return Ok(Some(watchers.run(ground, schedule, record).await?));
+    ) -> anyhow::Result<()> {
+        let embedded = self.embedded.as_mut().filter(|_| scenario.needs_embedded());
+        let Some((fleet, embedded)) = embedded.and_then(|embedded| Some((embedded.fleet.take()?, embedded))) else {
+            return Ok(());
+        };
+        if scenario == Scenario::Outage {
+            let ran = outage::run(ground, schedule, record, &fleet).await;
+            embedded.fleet = Some(fleet);
+            return ran;
         }
-        if let Some(operation) = operation(scenario, ground) {
-            let begun = Instant::now();
-            schedule.run(begun, schedule.pace(begun)?, &operation, record).await;
-        }
-        #[cfg(feature = "demo")]
-        if let Some(embedded) = &mut self.embedded
-            && scenario.needs_embedded()
-            && let Some(fleet) = embedded.fleet.take()
-        {
-            if scenario == Scenario::Outage {
-                let ran = outage::run(ground, schedule, record, &fleet).await;
-                embedded.fleet = Some(fleet);
-                ran?;
-            } else {
-                let started = Box::pin(cold::run(ground, record, fleet)).await?;
-                embedded.fleet = Some(started.fleet);
-                self.target = started.target;
-            }
-        }
-        Ok(None)
+        let started = Box::pin(cold::run(ground, record, fleet)).await?;
+        embedded.fleet = Some(started.fleet);
+        self.target = started.target;
+        Ok(())
     }
+}
+
+async fn drive(
+    scenario: Scenario,
+    ground: &Ground,
+    schedule: Schedule,
+    record: &Arc<Record>,
+    watchers: Option<Watchers>,
+) -> anyhow::Result<Option<WatchReport>> {
+    if let Some(watchers) = watchers {
+        return Ok(Some(watchers.run(ground, schedule, record).await?));
+    }
+    if let Some(operation) = operation(scenario, ground) {
+        let begun = Instant::now();
+        schedule.run(begun, schedule.pace(begun)?, &operation, record).await;
+    }
+    Ok(None)
 }
 
 fn line(scenario: Scenario, shape: &Shape, begun: Instant, record: &Record) -> String {
