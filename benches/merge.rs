@@ -9,24 +9,23 @@
     reason = "a bench prints, and panics where it is wrong"
 )]
 
-use std::{alloc::System, hint::black_box, sync::Arc, time::Duration};
+mod pods;
+
+use std::{alloc::System, hint::black_box, time::Duration};
 
 use criterion::{Criterion, Throughput};
 use kubefold::{
-    config::{Config, MemberName, Names},
-    store::{
-        Audience, Entry, FleetStore, Identities, KindSpec, LogLimits, Naming, Revisions, SLICE_ITEMS_MAX, Shared,
-        Sight, Snapshot,
-    },
+    store::{Audience, Entry, Sight, Snapshot},
     view::FleetSelector,
 };
 use kubefold_wire::{
-    resource::{Gvk, Gvr},
     selector::{FieldSelector, Subject},
     watch::{Event, EventType},
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tokio::time::Instant;
+
+use pods::{Fleet, changed};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -46,67 +45,6 @@ fn main() {
     drop((store, fleet));
     partial(&mut criterion, if is_test { 50 } else { 5_000 });
     criterion.final_summary();
-}
-
-/// The members' lists, as they come.
-struct Fleet {
-    names: Vec<MemberName>,
-    items: Vec<Vec<String>>,
-    objects: u64,
-    bytes: u64,
-}
-
-impl Fleet {
-    fn new(members: usize, pods: usize) -> Self {
-        let names = (0..members).map(|at| MemberName::new(&format!("member-{at}")).unwrap()).collect();
-        let items: Vec<Vec<String>> =
-            (0..members).map(|member| (0..pods).map(|at| pod(member, at)).collect()).collect();
-        let bytes = items.iter().flatten().map(|item| item.len() as u64).sum();
-        Self { names, items, objects: (members * pods) as u64, bytes }
-    }
-
-    fn store(&self) -> FleetStore {
-        let config = Config {
-            members: Vec::new(),
-            names: Names::Suffixed,
-            shared: Vec::new(),
-            policies: Vec::new(),
-            kinds: Vec::new(),
-            subjects: Vec::new(),
-            client_authorities: Vec::new(),
-            own: Default::default(),
-        };
-        let shared = Shared {
-            naming: Arc::new(Naming::new(&config)),
-            identities: Arc::new(Identities::default()),
-            revisions: Arc::new(Revisions::volatile()),
-            log_limits: LogLimits::default(),
-        };
-        let spec = KindSpec::new(Gvr::new("", "v1", "pods"), Gvk::new("", "v1", "Pod"), true);
-        let store = FleetStore::new(Arc::new(spec), shared, |_| {});
-        self.names.iter().for_each(|name| store.join(name, "uid"));
-        store
-    }
-
-    fn list(&self, store: &FleetStore) {
-        for (name, items) in self.names.iter().zip(&self.items) {
-            store.begin_list(name);
-            let mut slice: Vec<&str> = Vec::with_capacity(SLICE_ITEMS_MAX);
-            for items in items.chunks(SLICE_ITEMS_MAX) {
-                slice.clear();
-                slice.extend(items.iter().map(String::as_str));
-                assert!(store.list_slice(name, &slice).is_empty());
-            }
-            let doomed = store.end_list(name, 20_000_000);
-            assert!(doomed.is_empty());
-        }
-    }
-
-    fn filled(&self) -> FleetStore {
-        let store = self.store();
-        self.list(&store);
-        store
-    }
 }
 
 /// Times one pass `iterations` times and remembers the fastest.
@@ -146,26 +84,26 @@ fn ratio(name: &str, took: Option<Duration>, copied: Option<Duration>) {
 
 fn ingest(criterion: &mut Criterion, fleet: &Fleet) {
     let mut kept: Vec<Vec<u8>> = Vec::new();
-    let copied = bench(criterion, "memcpy of all items, each to its own place", fleet.bytes, || {
+    let copied = bench(criterion, "memcpy of all items, each to its own place", bytes(fleet), || {
         kept.clear();
         timed(|| kept.extend(fleet.items.iter().flatten().map(|item| item.as_bytes().to_vec())))
     });
     drop(kept);
-    let took = bench(criterion, "ingest, first list", fleet.bytes, || {
+    let took = bench(criterion, "ingest, first list", bytes(fleet), || {
         let store = fleet.store();
         timed(|| fleet.list(&store))
     });
     let store = fleet.store();
     let region = Region::new(ALLOCATOR);
     fleet.list(&store);
-    allocations("ingest, first list", fleet.objects, &region);
+    allocations("ingest, first list", objects(fleet), &region);
     ratio("ingest, first list", took, copied);
-    per_object("ingest, first list", took, fleet.objects);
+    per_object("ingest, first list", took, objects(fleet));
 
     store.open();
-    let took = bench(criterion, "ingest, relist without change", fleet.bytes, || timed(|| fleet.list(&store)));
+    let took = bench(criterion, "ingest, relist without change", bytes(fleet), || timed(|| fleet.list(&store)));
     ratio("ingest, relist without change", took, copied);
-    per_object("ingest, relist without change", took, fleet.objects);
+    per_object("ingest, relist without change", took, objects(fleet));
 
     let mut revision = 20_000_000;
     let mut watch = || {
@@ -177,7 +115,7 @@ fn ingest(criterion: &mut Criterion, fleet: &Fleet) {
         })
     };
     let objects = fleet.items[0].len() as u64;
-    let took = bench(criterion, "ingest, watch events", fleet.bytes / MEMBERS as u64, &mut watch);
+    let took = bench(criterion, "ingest, watch events", bytes(fleet) / MEMBERS as u64, &mut watch);
     per_object("ingest, watch events", took, objects);
     let events: Vec<String> = fleet.items[0].iter().map(|item| changed(item, &mut revision)).collect();
     let region = Region::new(ALLOCATOR);
@@ -185,6 +123,14 @@ fn ingest(criterion: &mut Criterion, fleet: &Fleet) {
         store.watch_event(&fleet.names[0], &Event { event_type: EventType::Modified, object }).unwrap();
     }
     allocations("ingest, watch events", objects, &region);
+}
+
+fn objects(fleet: &Fleet) -> u64 {
+    fleet.items.iter().flatten().count() as u64
+}
+
+fn bytes(fleet: &Fleet) -> u64 {
+    fleet.items.iter().flatten().map(|item| item.len() as u64).sum()
 }
 
 fn per_object(name: &str, took: Option<Duration>, objects: u64) {
@@ -200,14 +146,6 @@ fn allocations(name: &str, objects: u64, region: &Region<'_, System>) {
         each(change.allocations),
         each(change.reallocations)
     );
-}
-
-/// The next state of a pod.
-fn changed(item: &str, revision: &mut u64) -> String {
-    *revision += 1;
-    let at = item.find("\"resourceVersion\":\"").unwrap() + 19;
-    let end = at + item[at..].find('"').unwrap();
-    format!("{}{revision}{}", &item[..at], &item[end..])
 }
 
 fn read(criterion: &mut Criterion, snapshot: &Snapshot) {
@@ -279,10 +217,10 @@ fn partial(criterion: &mut Criterion, pods: usize) {
         per_object(name, took, shown);
         took.map(|took| took.as_secs_f64() / shown as f64)
     };
-    let all = list("full list, three of three members", fleet.bytes, &|_| true);
-    let some = list("full list, two of three members", fleet.bytes * 2 / 3, &is_shown);
+    let all = list("full list, three of three members", bytes(&fleet), &|_| true);
+    let some = list("full list, two of three members", bytes(&fleet) * 2 / 3, &is_shown);
     if let (Some(all), Some(some)) = (all, some) {
-        let objects = fleet.objects;
+        let objects = objects(&fleet);
         println!(
             "ratio  full list of {objects} pods, two of three members: {:.2} times the administrator's for each object (at most 1.10)",
             some / all
@@ -376,33 +314,4 @@ fn select(criterion: &mut Criterion, snapshot: &Snapshot) {
         timed(|| pods.iter().filter(|entry| labels.matches(entry.labels(), &["member-0"])).count())
     });
     per_object("labels", took, pods.len() as u64);
-}
-
-fn pod(member: usize, at: usize) -> String {
-    let (namespace, name) = (at % 97, format!("web-{at:06}-{:05x}", at * 7919 % 1_048_576));
-    let uid = format!("{member:08x}-0000-4000-8000-{at:012x}");
-    let owner = format!("{member:08x}-0000-4000-9000-{:012x}", at / 10);
-    let fields = |manager: &str, count: usize| {
-        let leaves: String =
-            (0..count).map(|leaf| format!(r#""f:field{leaf}":{{".":{{}},"f:value":{{}},"f:other":{{}}}},"#)).collect();
-        format!(
-            r#"{{"manager":"{manager}","operation":"Update","apiVersion":"v1","time":"2026-11-20T10:00:00Z","fieldsType":"FieldsV1","fieldsV1":{{"f:metadata":{{{leaves}"f:labels":{{".":{{}},"f:app":{{}}}}}}}}}}"#
-        )
-    };
-    let env: String = (0..24)
-        .map(|number| format!(r#"{{"name":"SETTING_{number}","value":"the value of setting {number}"}},"#))
-        .collect();
-    let conditions: Vec<String> = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]
-        .iter()
-        .map(|kind| format!(r#"{{"type":"{kind}","observedGeneration":1,"status":"True","lastProbeTime":null,"lastTransitionTime":"2026-11-20T10:00:03Z"}}"#))
-        .collect();
-    format!(
-        r#"{{"metadata":{{"name":"{name}","generateName":"web-","namespace":"team-{namespace}","uid":"{uid}","resourceVersion":"{}","generation":1,"creationTimestamp":"2026-11-20T10:00:00Z","labels":{{"app":"web","pod-template-hash":"5d59d67564","tier":"front","team":"team-{namespace}"}},"annotations":{{"prometheus.io/scrape":"true","checksum/config":"3f1c6c1c5f0f4a7f8d4c61f7c2b1a9d8"}},"ownerReferences":[{{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web-{}","uid":"{owner}","controller":true,"blockOwnerDeletion":true}}],"managedFields":[{},{}]}},"spec":{{"volumes":[{{"name":"kube-api-access-x","projected":{{"sources":[{{"serviceAccountToken":{{"expirationSeconds":3607,"path":"token"}}}},{{"configMap":{{"name":"kube-root-ca.crt","items":[{{"key":"ca.crt","path":"ca.crt"}}]}}}}],"defaultMode":420}}}}],"containers":[{{"name":"web","image":"registry.example.com/team/web:1.27.3","ports":[{{"containerPort":8080,"protocol":"TCP"}}],"env":[{env}{{"name":"LAST","value":"1"}}],"resources":{{"limits":{{"cpu":"500m","memory":"256Mi"}},"requests":{{"cpu":"100m","memory":"128Mi"}}}},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}}],"restartPolicy":"Always","terminationGracePeriodSeconds":30,"dnsPolicy":"ClusterFirst","serviceAccountName":"default","nodeName":"node-{}","securityContext":{{}},"schedulerName":"default-scheduler","tolerations":[{{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}}],"priority":0,"enableServiceLinks":true,"preemptionPolicy":"PreemptLowerPriority"}},"status":{{"phase":"Running","conditions":[{}],"hostIP":"10.0.0.1","podIP":"10.1.2.3","startTime":"2026-11-20T10:00:00Z","containerStatuses":[{{"name":"web","state":{{"running":{{"startedAt":"2026-11-20T10:00:02Z"}}}},"ready":true,"restartCount":0,"image":"registry.example.com/team/web:1.27.3","started":true}}],"qosClass":"Burstable"}}}}"#,
-        1_000_000 + at,
-        at / 10,
-        fields("kube-controller-manager", 14),
-        fields("kubelet", 18),
-        at % 50,
-        conditions.join(","),
-    )
 }

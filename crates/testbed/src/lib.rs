@@ -17,6 +17,7 @@
 mod admission;
 mod api;
 mod binaries;
+mod counts;
 mod directory;
 mod etcd;
 mod eventually;
@@ -43,6 +44,7 @@ use std::ops::Index;
 pub use admission::{Admission, Held, Verdict, Which};
 pub use api::{Answer, Api, Watch};
 pub use binaries::{binary, client};
+pub use counts::{Counts, Outcome, TOLERANCE_PERCENT};
 pub use eventually::eventually;
 pub use gateway::Gateway;
 pub use informer::Informer;
