@@ -13,6 +13,7 @@ use kubefold::{
     view::Mode,
 };
 use kubefold_wire::{
+    media::Media,
     token::ContinueToken,
     watch::{Event, EventType},
 };
@@ -111,7 +112,8 @@ fn fan_out() {
 fn tell(store: &FleetStore, cursor: &mut Cursor) -> usize {
     let mut records: Vec<Arc<Record>> = Vec::new();
     assert!(matches!(store.read(cursor, 256, 1 << 20, &mut records), ReadAfter::Read));
-    let key = FrameKey { written: Written::Whole, transition: Transition::Modified, audience: Audience::Everyone };
+    let (written, media) = (Written::Whole, Media::Json);
+    let key = FrameKey { written, media, transition: Transition::Modified, audience: Audience::Everyone };
     let frame = |record: &Arc<Record>| {
         store.frame(record, key.clone(), || {
             let mut out = br#"{"type":"MODIFIED","object":"#.to_vec();
