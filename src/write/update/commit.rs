@@ -16,8 +16,8 @@ use crate::{
             part::{Brought, Held, Rewrite, SCALE, is_stale},
             planned::Planned,
             shares::Missing,
-            task::{PartTask, Task, applies_in, waits_for},
-            turns::{steps, turns},
+            task::{PartTask, Task, waits_for},
+            turns::{Applying, Came, Turn, add, turns},
             work::{NOTHING_CHANGED, Stop, Work, unreachable},
         },
     },
@@ -215,7 +215,7 @@ impl<F: Fleet> Planned<'_, F> {
         said: &mut Warnings,
     ) -> Vec<(u64, Step)> {
         let (work, writer) = (&self.work, self.work.writer);
-        let mut updates = work.earlier_in(&part.member);
+        let updates = work.earlier_in(&part.member);
         let later = task.apply.as_ref().map(|body| (self.plan.query.as_str(), body));
         let waits = updates.iter().any(|earlier| waits_for(earlier, &part.member, later));
         if waits {
@@ -223,27 +223,23 @@ impl<F: Fleet> Planned<'_, F> {
             let waiting = || Step::Failed("an earlier apply has not reached it yet".to_owned());
             return vec![(entry.id, if is_nothing { Step::Done { uid: None } } else { waiting() })];
         }
-        let replaced: Vec<u64> = updates.iter().filter(|one| applies_in(one, &part.member)).map(|one| one.id).collect();
-        updates.push(entry.clone());
-        let turns = turns(&updates, lists, &part.member);
-        let mut brought = writer.bring_turns(part, &turns, &work.home.document, said).await;
-        let mut steps = steps(&turns, &brought);
-        if let Some(body) = &task.apply {
-            let came = match steps.iter().find_map(|(_, step)| step.cause()) {
-                Some(cause) => Brought::Answered(Outcome::NotSent(cause.to_owned())),
-                None => writer.apply_other(self.asking(), part, body, &task.ownership, said).await,
-            };
-            // It takes their place.
-            let done = replaced.into_iter().filter(|_| came.step().cause().is_none());
-            steps.extend(done.map(|id| (id, Step::Done { uid: None })).chain([(entry.id, came.step())]));
-            brought.push(came);
-        }
-        let latest = brought.iter().rev().find_map(|came| match came {
-            Brought::Answered(Outcome::Done { body, .. }) => Some(body),
-            _ => None,
+        let mut turns = turns(&updates, lists, &part.member);
+        let applying = task.apply.as_ref().map(|body| {
+            let (id, asking, ownership) = (entry.id, self.asking(), &task.ownership);
+            Applying { id, asking, body, ownership }
         });
+        if let (None, Some(changes)) = (applying, lists.last()) {
+            add(&mut turns, Turn::of(entry.id, self.asking(), changes));
+        }
+        let Came { mut steps, latest } = writer.bring_turns(part, &turns, applying, &work.home.document, said).await;
+        if steps.last().is_some_and(|(_, step)| step.cause().is_none()) {
+            // It takes the place of earlier applies.
+            let replaced = updates.iter().filter(|one| !steps.iter().any(|(id, _)| *id == one.id));
+            let replaced: Vec<_> = replaced.map(|one| (one.id, Step::Done { uid: None })).collect();
+            steps.extend(replaced);
+        }
         if let Some(body) = latest {
-            work.take_in(part, body).await;
+            work.take_in(part, &body).await;
         }
         steps
     }

@@ -13,9 +13,9 @@ use crate::{
         steps::{Found, Outcome, Silent},
         update::{
             amend::Amendment,
-            part::{Asking, Brought, Held, document},
+            part::{Asking, Held, document},
             task::{Pending, Task, applies_in, apply_in, holds, waits_for},
-            turns::{Turn, steps, turns},
+            turns::{Applying, Turn, turns},
         },
     },
 };
@@ -170,28 +170,21 @@ impl<F: Fleet> Writer<F> {
         task: &Task,
         home: &Value,
     ) -> Vec<(u64, Step)> {
-        let mut said = Warnings::default();
-        let mut brought = self.bring_turns(part, turns, home, &mut said).await;
-        let mut steps = steps(turns, &brought);
         let its = task.in_part(entry, &part.member);
-        if let Some((its, body)) = its.and_then(|its| Some((its, its.apply.as_ref()?))) {
-            let came = match steps.iter().find_map(|(_, step)| step.cause()) {
-                Some(cause) => Brought::Answered(Outcome::NotSent(cause.to_owned())),
-                None => {
-                    let Entry { key, caller, user_agent, query, .. } = entry;
-                    let asking = Asking { key, caller, user_agent: user_agent.as_deref(), query, manner: &task.manner };
-                    let body = self.still_applied(entry, task, &part.member, body, home);
-                    self.apply_other(asking, part, &body, &its.ownership, &mut said).await
-                }
-            };
-            steps.push((entry.id, came.step()));
-            brought.push(came);
-        }
-        let is_changed = brought.iter().any(|came| matches!(came, Brought::Answered(Outcome::Done { .. })));
-        if is_changed && let Ok(Some(body)) = self.look(&entry.key, part).await {
+        let its =
+            its.and_then(|its| Some((self.still_applied(entry, task, &part.member, its.apply.as_ref()?, home), its)));
+        let applying = its.as_ref().map(|(body, its)| {
+            let Entry { id, key, caller, user_agent, query, .. } = entry;
+            let asking = Asking { key, caller, user_agent: user_agent.as_deref(), query, manner: &task.manner };
+            Applying { id: *id, asking, body, ownership: &its.ownership }
+        });
+        let came = self.bring_turns(part, turns, applying, home, &mut Warnings::default()).await;
+        if came.latest.is_some()
+            && let Ok(Some(body)) = self.look(&entry.key, part).await
+        {
             self.fleet.ingest(&entry.key, &part.member, &body).await;
         }
-        steps
+        came.steps
     }
 
     /// What of an apply is brought to a part: a value that the home no longer holds is not, unless what replaced it there waits,
