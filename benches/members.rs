@@ -11,32 +11,20 @@
     reason = "a bench prints, and panics where it is wrong"
 )]
 
+mod embedded;
+
 use std::{
-    fs,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
-use http::{Method, Request, StatusCode};
-use jiff::Timestamp;
-use kubefold_apiserver::{
-    endpoint::Endpoint,
-    faults::Faults,
-    registry::{Env, Registry},
-    serve::{ApiServer, Settings, bootstrap, built_in},
-    sim::TokioClock,
-    storage::Memory,
-};
-use kubefold_serving::caller::Caller;
-use kubefold_wire::body::full;
+use http::{Method, StatusCode};
+use kubefold_apiserver::registry::Registry;
 use serde_json::{Value, json};
-use testbed::{Api, FleetFile, Kubefold};
 use tokio::time::{Instant, sleep};
 
-const TOKEN: &str = "bench";
+use embedded::{Fleet, cpu, memory, object, put};
+
 /// Objects of a small kind.
 const SMALL_KIND: usize = 600;
 
@@ -84,8 +72,8 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         if wants("reads") || wants("holds") || wants("idle") {
-            let many = Fleet::start(sizes.many, sizes.pods / sizes.many).await;
-            let few = Fleet::start(sizes.few, sizes.pods / sizes.few).await;
+            let many = with_pods(sizes.many, sizes.pods / sizes.many).await;
+            let few = with_pods(sizes.few, sizes.pods / sizes.few).await;
             if wants("reads") {
                 reads(&many, &few, sizes.rounds).await;
             }
@@ -106,78 +94,21 @@ fn main() {
     });
 }
 
-struct Member {
-    server: ApiServer,
-    endpoint: Endpoint,
-}
-
-struct Fleet {
-    members: Vec<Member>,
-    kubefold: Kubefold,
-    api: Api,
+/// Members with pods, of which each has as many, and a few of other kinds.
+async fn with_pods(count: usize, pods_each: usize) -> Fleet {
+    let fill = async |registry: &Registry, member: usize| {
+        let pods = (0..pods_each).map(|at| pod(member, at));
+        put(registry, "", "pods", pods).await;
+        // As many in all, however many members there are.
+        let config_maps =
+            (0..SMALL_KIND / count).map(|at| object("ConfigMap", "team-1", &format!("settings-{at}"), 200));
+        put(registry, "", "configmaps", config_maps).await;
+        put(registry, "apiextensions.k8s.io", "customresourcedefinitions", (0..5).map(|at| crd(at, 1))).await;
+    };
+    Fleet::filled(count, fill).await
 }
 
 impl Fleet {
-    async fn start(count: usize, pods_each: usize) -> Self {
-        let fill = async |registry: &Registry, member: usize| {
-            let pods = (0..pods_each).map(|at| pod(member, at));
-            put(registry, "", "pods", pods).await;
-            // As many in all, however many members there are.
-            let config_maps =
-                (0..SMALL_KIND / count).map(|at| object("ConfigMap", "team-1", &format!("settings-{at}"), 200));
-            put(registry, "", "configmaps", config_maps).await;
-            put(registry, "apiextensions.k8s.io", "customresourcedefinitions", (0..5).map(|at| crd(at, 1))).await;
-        };
-        Self::filled(count, fill).await
-    }
-
-    async fn filled(count: usize, fill: impl AsyncFn(&Registry, usize)) -> Self {
-        let mut members = Vec::new();
-        let mut file = FleetFile::default();
-        for at in 0..count {
-            let member = Member::start(at, &fill).await;
-            let certificate = member.endpoint.certificate().replace('\n', "\n  ");
-            let settings = format!(
-                "server: https://{}\ntoken: {TOKEN}\ncertificateAuthorityData: |\n  {certificate}",
-                member.endpoint.address()
-            );
-            file = file.written(&format!("member-{at:03}"), settings.trim_end());
-            members.push(member);
-        }
-        let begun = Instant::now();
-        let kubefold = Kubefold::launch(&file);
-        kubefold.ready().await;
-        let api = kubefold.api().await;
-        let ready = begun.elapsed();
-        let whole = api.request(Method::GET, "/api/v1/pods?limit=1", "").await;
-        assert_eq!(whole.status, StatusCode::OK, "{whole}");
-        println!(
-            "{count} members: ready after {ready:.1?}, first list of pods after {:.1?}, {} MiB at most",
-            begun.elapsed(),
-            memory(kubefold.pid(), "VmHWM:") >> 10
-        );
-        let fleet = Self { members, kubefold, api };
-        fleet.held("filling").await;
-        fleet
-    }
-
-    /// The longest hold of a store's lock since the start.
-    async fn held(&self, when: &str) {
-        let metrics = self.api.request(Method::GET, "/metrics", "").await;
-        let text = String::from_utf8_lossy(&metrics.body).into_owned();
-        let value = |name: &str| {
-            let line = text.lines().find(|line| line.starts_with(name) && !line.contains('{'));
-            line.and_then(|line| line.split(' ').nth(1)?.parse::<f64>().ok()).unwrap_or(f64::NAN)
-        };
-        let (longest, count) =
-            (value("kubefold_store_write_hold_longest_seconds"), value("kubefold_store_write_hold_seconds_count"));
-        println!(
-            "  {} members, {when}: longest hold of a store {:.1} ms so far, of {count} holds",
-            self.members.len(),
-            longest * 1000.0
-        );
-    }
-
     async fn idle(&self, span: Duration) {
         sleep(Duration::from_secs(3).min(span)).await;
         let before = cpu(self.kubefold.pid());
@@ -218,33 +149,6 @@ impl Fleet {
         }
         panic!("members are behind for a minute");
     }
-}
-
-impl Member {
-    async fn start(at: usize, fill: impl AsyncFn(&Registry, usize)) -> Self {
-        let time = Arc::new(TokioClock::starting(Timestamp::now()));
-        let registry = built_in(Arc::new(Memory::default()), Env::seeded(1 + at as u64, time));
-        bootstrap(&registry).await.unwrap_or_else(|status| panic!("{}", status.message));
-        fill(&registry, at).await;
-        let server = ApiServer::new(registry, Settings::new("v1.36.3"));
-        let local = ([127, 0, 0, 1], 0).into();
-        let endpoint = Endpoint::start(local, TOKEN.into(), Arc::new(server.clone()), Faults::default()).await.unwrap();
-        Self { server, endpoint }
-    }
-
-    async fn patch(&self, path: &str, patch: &Value, seed: usize) {
-        let groups = vec!["system:masters".to_owned(), "system:authenticated".to_owned()];
-        let request = Request::patch(path).header("content-type", "application/merge-patch+json");
-        let mut request = request.body(full(patch.to_string())).unwrap();
-        request.extensions_mut().insert(Caller { user: format!("bench-{seed}"), groups, ..Caller::default() });
-        let answer = self.server.answer(request).await;
-        assert!(answer.status().is_success(), "{path}: {}", answer.status());
-    }
-}
-
-async fn put(registry: &Registry, group: &str, plural: &str, objects: impl Iterator<Item = Value> + Send) {
-    let kind = registry.resource(group, "v1", plural).unwrap();
-    registry.fill(&kind, objects).await.unwrap_or_else(|status| panic!("{}", status.message));
 }
 
 /// Reads of both fleets in turn.
@@ -426,16 +330,6 @@ async fn million(sizes: Sizes) {
 /// Of the probes while lists run: the median, the 99th percentile and the longest. Units: microseconds.
 static PROBES: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 
-fn object(kind: &str, namespace: &str, name: &str, bytes: usize) -> Value {
-    let mut object =
-        json!({"kind": kind, "metadata": {"name": name, "namespace": namespace, "labels": {"app": "web"}}});
-    match kind {
-        "ConfigMap" => object["data"] = json!({"x": "x".repeat(bytes)}),
-        _ => object["spec"] = json!({"holderIdentity": "kubelet", "leaseDurationSeconds": 40}),
-    }
-    object
-}
-
 fn pod(member: usize, at: usize) -> Value {
     json!({
         "metadata": {
@@ -465,19 +359,4 @@ fn crd(number: usize, generation: usize) -> Value {
             }}}],
         },
     })
-}
-
-/// CPU that a process has used.
-fn cpu(pid: u32) -> Duration {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let after_name: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
-    let ticks: u64 = [11, 12].iter().map(|at| after_name[*at].parse::<u64>().unwrap()).sum();
-    Duration::from_millis(ticks * 10)
-}
-
-/// A figure of a process's memory. Units: KiB.
-fn memory(pid: u32, name: &str) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with(name)).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }

@@ -16,6 +16,7 @@ use crate::{
     answer::form::Form,
     read::{
         answer::{CHUNK_BYTES, json_response, protobuf_response},
+        blocks::{self, Blocks, Objects, Packed, Packing},
         filter::Filter,
         messages,
         walk::{Step, Walk},
@@ -24,6 +25,7 @@ use crate::{
     store::{Entry, FleetStore, KindSpec, Revision, Snapshot},
     view::ListOptions,
 };
+use kubefold_serving::encode::in_gzip;
 use kubefold_wire::{
     body::{Body, BodyError, full},
     form::list_metadata,
@@ -42,24 +44,44 @@ pub(super) async fn list(
     store: &Arc<FleetStore>,
     options: &ListOptions,
     filter: Filter,
-    form: Form,
+    shape: Shape<'_>,
     last: Revision,
 ) -> Result<Response<Body>, Status> {
     let spec = store.spec();
     let token = options.token.as_ref();
     let snapshot = snapshot(store, options, &filter, last)?;
+    let Shape { form, gzip } = shape;
+    // What is shown under another name, and rows, which have ages, are nobody else's.
+    let gzip = gzip.filter(|_| filter.echo.is_none() && form.written().is_some());
+    let packing = gzip.map(|blocks| Packing { blocks: Arc::clone(blocks), is_limited: filter.limit.is_some() });
     if form.is_protobuf() {
         let limit = options.limit.map_or(usize::MAX, |limit| limit.min(PAGE_ITEMS_MAX));
         let page = Page::collect(&snapshot, &filter, token, limit).await;
-        return Ok(page.in_protobuf(store, &snapshot, filter, form).await);
+        return Ok(page.in_protobuf(store, &snapshot, filter, form, packing).await);
     }
     let Some(limit) = options.limit.or_else(|| form.is_sorted(spec).then_some(PAGE_ITEMS_MAX)) else {
         let after = token.map_or("", |token| token.after.as_str());
-        return Ok(whole(spec, snapshot, filter, form, after));
+        return Ok(whole(spec, snapshot, filter, form, after, packing).await);
     };
     let mut page = Page::collect(&snapshot, &filter, token, limit.min(PAGE_ITEMS_MAX)).await;
     form.sort(spec, &mut page.items);
-    Ok(page.response(store, &snapshot, filter, form))
+    let Some(packing) = packing else { return Ok(page.response(store, &snapshot, filter, form)) };
+    let head = page.head(store, &snapshot, &filter, &form);
+    Ok(packed(blocks::json(packing, head, Objects::Collected(&page.items), form).await))
+}
+
+/// How a list is to be written.
+pub(super) struct Shape<'a> {
+    pub(super) form: Form,
+    /// It goes out in gzip, made of these blocks where it can be.
+    pub(super) gzip: Option<&'a Arc<Blocks>>,
+}
+
+fn packed(body: Packed) -> Response<Body> {
+    match body {
+        Packed::Plain(json) => json_response(full(json)),
+        Packed::Gzip(body) => in_gzip(json_response(body)),
+    }
 }
 
 /// Answers a list as [`list`] does, and gives the objects in it.
@@ -176,9 +198,21 @@ impl Page {
     }
 
     /// The same in protobuf, or in JSON if an object has no form in it.
-    async fn in_protobuf(self, store: &FleetStore, snapshot: &Snapshot, filter: Filter, form: Form) -> Response<Body> {
+    async fn in_protobuf(
+        self,
+        store: &FleetStore,
+        snapshot: &Snapshot,
+        filter: Filter,
+        form: Form,
+        packing: Option<Packing>,
+    ) -> Response<Body> {
         let mut head = self.head(store, snapshot, &filter, &form);
         form.end_items(true, &mut head);
+        if let Some(packing) = packing
+            && let Ok(Some(body)) = blocks::protobuf(packing, &head, &self.items, &form).await
+        {
+            return in_gzip(protobuf_response(body));
+        }
         match messages::body(store, &head, &self.items, filter.echo.clone(), &form).await {
             Ok(body) => protobuf_response(body),
             Err(_) => {
@@ -260,10 +294,21 @@ pub(super) fn has_room(chunk: &[u8], entry: &Entry) -> bool {
 }
 
 /// A whole list, straight from the snapshot: one chunk is all the memory that it takes.
-fn whole(spec: &KindSpec, snapshot: Snapshot, filter: Filter, form: Form, after: &str) -> Response<Body> {
+async fn whole(
+    spec: &KindSpec,
+    snapshot: Snapshot,
+    filter: Filter,
+    form: Form,
+    after: &str,
+    packing: Option<Packing>,
+) -> Response<Body> {
     let mut head = Vec::with_capacity(CHUNK_BYTES);
     write_head(spec, &form, snapshot.revision, None, None, &mut head);
-    let body = WholeBody { out: head, walk: Walk::new(snapshot, filter, after), form, first: true, done: false };
+    let walk = Walk::new(snapshot, filter, after);
+    if let Some(packing) = packing {
+        return packed(blocks::json(packing, head, Objects::Walk(walk), form).await);
+    }
+    let body = WholeBody { out: head, walk, form, first: true, done: false };
     json_response(body.boxed_unsync())
 }
 

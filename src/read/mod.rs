@@ -3,6 +3,7 @@
 //! May name: what is below it; not its peers `discovery`, `write`, `review` and `stream`.
 
 mod answer;
+mod blocks;
 mod differences;
 mod filter;
 mod fresh;
@@ -25,9 +26,11 @@ use crate::{
     answer::{Collection, RequestContext, form::Form, table::Tables},
     config::MemberName,
     read::{
+        blocks::Blocks,
         filter::{Filter, Limit},
         fresh::{Due, Need, prove, scope_of},
         get::Of,
+        list::Shape,
         turns::Turns,
         watch::Surroundings,
         watcher::Stale,
@@ -61,6 +64,8 @@ pub struct Reader {
     freshness: Freshness,
     /// What long reads of all callers take.
     turns: Arc<Turns>,
+    /// What was compressed for lists.
+    blocks: Arc<Blocks>,
     /// Ends watches cleanly when kubefold goes.
     drain: CancellationToken,
 }
@@ -68,7 +73,7 @@ pub struct Reader {
 impl Reader {
     /// Makes a reader.
     pub fn new(stores: Arc<Stores>, freshness: Freshness, drain: CancellationToken) -> Self {
-        Self { stores, freshness, turns: Arc::default(), drain }
+        Self { stores, freshness, turns: Arc::default(), blocks: Arc::default(), drain }
     }
 
     /// Answers a get of an object, or of a subresource that is the whole object to a kube-apiserver; `""` is none.
@@ -156,8 +161,10 @@ impl Reader {
                 // What is not made in it has no form in it.
                 wanted.encoding = wanted.encoding.without_protobuf();
             }
+            let is_plain = form.is_protobuf() || (wanted.encoding.media == Media::Json && !wanted.encoding.pretty);
+            let gzip = (wanted.encoding.gzip && is_plain).then_some(&self.blocks);
             let listed = pin!(async {
-                let response = list::list(ready.store(), &options, filter, form, last).await?;
+                let response = list::list(ready.store(), &options, filter, Shape { form, gzip }, last).await?;
                 Ok::<_, Status>(asked.encoded(response, wanted.encoding).await)
             });
             pace.run(listed).await?.map(|body| pace.body(body))

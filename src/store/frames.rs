@@ -31,7 +31,7 @@ pub enum Transition {
 }
 
 /// How objects are written in a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Written {
     /// As they are.
     Whole,

@@ -11,7 +11,7 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use flate2::{Compression, write::GzEncoder};
-use http::{HeaderValue, Response, StatusCode, header, response::Parts};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header, response::Parts};
 use http_body::Frame;
 use http_body_util::BodyExt;
 
@@ -25,22 +25,23 @@ use kubefold_wire::{
 };
 
 /// Answers up to this size are not compressed. Source: kubernetes/apiserver `responsewriters/writers.go`.
-const GZIP_ABOVE_BYTES: usize = 128 << 10;
+pub const GZIP_ABOVE_BYTES: usize = 128 << 10;
 /// Compressed in one go; other requests of the same thread wait so long.
 const GZIP_CHUNK_BYTES: usize = 128 << 10;
 /// A kube-apiserver's level, for the least work.
-const GZIP_LEVEL: u32 = 1;
+pub const GZIP_LEVEL: u32 = 1;
 /// JSON that is made YAML or protobuf of; more is refused.
 const REMADE_BYTES_MAX: usize = 32 << 20;
 /// A watch in protobuf, as a kube-apiserver names it.
 pub const PROTOBUF_STREAM: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
-/// Writes an answer in the encoding that was negotiated. One that is protobuf already stays as it is.
+/// Writes an answer in the encoding that was negotiated. One that is protobuf already stays so, and one in gzip as it is.
 ///
 /// A large answer is not held: what leaves is a stream, but for YAML, and for protobuf that is made here, which are bounded.
 pub async fn encode(response: Response<Body>, encoding: Encoding) -> Response<Body> {
     let (mut head, body) = response.into_parts();
     let body = match encoding {
+        _ if head.headers.contains_key(header::CONTENT_ENCODING) => return Response::from_parts(head, body),
         _ if head.headers.get(header::CONTENT_TYPE).is_some_and(|of| of == protobuf::MEDIA_TYPE) => body,
         Encoding { media: Media::Json, pretty: false, gzip: false, .. } => return Response::from_parts(head, body),
         Encoding { media: Media::Json, pretty: false, .. } => body,
@@ -166,8 +167,7 @@ async fn begin(head: &mut Parts, mut body: Body, gzip: bool) -> Result<Body, Bod
         }
     }
     let encoder = gzip.then(|| {
-        head.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        head.headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+        say_gzip(&mut head.headers);
         GzEncoder::new(Vec::with_capacity(GZIP_CHUNK_BYTES / 4), Compression::new(GZIP_LEVEL))
     });
     let first = first.freeze();
@@ -175,6 +175,17 @@ async fn begin(head: &mut Parts, mut body: Body, gzip: bool) -> Result<Body, Bod
         Some(encoder) => Gzip { waiting: first, body, encoder: Some(encoder), worked: false }.boxed_unsync(),
         None => Begun { first: Some(first), body }.boxed_unsync(),
     })
+}
+
+/// An answer whose body is gzip.
+pub fn in_gzip(mut response: Response<Body>) -> Response<Body> {
+    say_gzip(response.headers_mut());
+    response
+}
+
+fn say_gzip(headers: &mut HeaderMap) {
+    headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
 }
 
 /// A body whose beginning was read already.

@@ -15,6 +15,7 @@ use kube::{
     client::ConfigExt,
     config::{KubeConfigOptions, Kubeconfig},
 };
+use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde_json::Value;
 
 type Connector = hyper_rustls::HttpsConnector<HttpConnector>;
@@ -36,10 +37,26 @@ impl Api {
     pub async fn from_kubeconfig(path: &Path, context: Option<&str>) -> Self {
         let kubeconfig = Kubeconfig::read_from(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
-        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.expect("a usable kubeconfig");
+        Self::of_config(&Config::from_custom_kubeconfig(kubeconfig, &options).await.expect("a usable kubeconfig"))
+    }
+
+    /// A server by its URL and the PEM of the certificate that vouches for it.
+    pub fn of_server(url: &str, certificate: &str) -> Self {
+        let mut config = Config::new(url.parse().expect("a URL"));
+        let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).expect("a certificate");
+        config.root_cert = Some(vec![certificate.to_vec()]);
+        Self::of_config(&config)
+    }
+
+    fn of_config(config: &Config) -> Self {
+        // Without it the second of two small segments waits for the first one's acknowledgement, up to 40 ms.
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        let tls = config.rustls_https_connector_with_connector(tcp).expect("TLS");
         Self {
             base: config.cluster_url.to_string().trim_end_matches('/').to_owned(),
-            http: Client::builder(TokioExecutor::new()).build(config.rustls_https_connector().expect("TLS")),
+            http: Client::builder(TokioExecutor::new()).build(tls),
             token: None,
         }
     }

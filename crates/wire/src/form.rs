@@ -50,7 +50,7 @@ pub fn offers(group: &str, resource: &str, subresource: &str) -> &'static [Trans
 }
 
 /// How metadata is written alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Partial {
     /// Of `meta.k8s.io`.
     version: &'static str,

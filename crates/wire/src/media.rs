@@ -52,7 +52,7 @@ const BUILT_IN_GROUPS: [&str; 23] = [
 ];
 
 /// A media type of answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Media {
     /// `application/json`
     Json,

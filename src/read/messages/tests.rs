@@ -3,7 +3,10 @@ use http::header;
 use super::*;
 use crate::{
     config::{MemberName, Names},
-    read::{filter::Filter, list::list},
+    read::{
+        filter::Filter,
+        list::{Shape, list},
+    },
     store::{Identities, KindSpec, LogLimits, Naming, Revision, Revisions, Shared},
     view::{FleetSelector, list_options},
 };
@@ -57,7 +60,7 @@ async fn listed(store: &Arc<FleetStore>, query: &str, echo: Option<&str>, form: 
         echo: echo.map(str::to_owned),
         limit: None,
     };
-    let response = list(store, &options, filter, form, Revision(u64::MAX)).await.unwrap();
+    let response = list(store, &options, filter, Shape { form, gzip: None }, Revision(u64::MAX)).await.unwrap();
     let of = response.headers()[header::CONTENT_TYPE].to_str().unwrap().to_owned();
     let (mut body, mut chunks) = (response.into_body(), Vec::new());
     while let Some(frame) = body.frame().await {

@@ -1,0 +1,183 @@
+//! What one request costs the program, before three embedded members: gets, member views, changes of a placed object.
+//!
+//! `cargo bench --bench requests [-- CASE...]`, where a case is a part of the names that it prints. Requests are sent when they
+//! are due, whatever the earlier ones do, and a latency begins when its request was due. The same get of the member
+//! itself is measured in the same run. The program's CPU is printed for each request. `-- --test` sends a few.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    missing_docs,
+    reason = "a bench prints, and panics where it is wrong"
+)]
+
+mod embedded;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{StreamExt, stream::FuturesUnordered};
+use http::{Method, Request, StatusCode, header};
+use kubefold_apiserver::registry::Registry;
+use serde_json::json;
+use testbed::Api;
+use tokio::time::{Instant, sleep_until};
+
+use embedded::{Fleet, cpu, object, put};
+
+const MEMBERS: usize = 3;
+const CONFIG_MAPS: usize = 500;
+const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/team-1/deployments/web";
+/// What one case is measured over, after a tenth of that has warmed it up.
+const SPAN: Duration = Duration::from_secs(10);
+/// Gets in one second, as the goals say.
+const GETS: u32 = 2_000;
+/// Changes of one object wait for each other.
+const CHANGES: u32 = 20;
+
+struct Case {
+    name: &'static str,
+    method: Method,
+    path: String,
+    content_type: &'static str,
+    /// Of the so many-th request.
+    body: fn(u32) -> String,
+    /// Requests in one second.
+    rate: u32,
+}
+
+impl Case {
+    fn get(name: &'static str, path: &str) -> Self {
+        let body = |_| String::new();
+        Self { name, method: Method::GET, path: path.into(), content_type: "application/json", body, rate: GETS }
+    }
+
+    fn patch(name: &'static str, query: &str, content_type: &'static str, body: fn(u32) -> String) -> Self {
+        let path = format!("{DEPLOYMENT}{query}");
+        Self { name, method: Method::PATCH, path, content_type, body, rate: CHANGES }
+    }
+
+    fn request(&self, at: u32) -> Request<Bytes> {
+        let request = Request::builder().method(self.method.clone()).uri(&self.path);
+        let request = request.header(header::CONTENT_TYPE, self.content_type);
+        request.header(header::ACCEPT, "application/json").body((self.body)(at).into()).unwrap()
+    }
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let is_test = arguments.iter().any(|argument| argument == "--test");
+    let named: Vec<String> = arguments.into_iter().filter(|argument| !argument.starts_with('-')).collect();
+    let _again = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let fleet = fleet().await;
+        let member = fleet.members[0].api().await;
+        let span = if is_test { SPAN / 100 } else { SPAN };
+        let one = "/api/v1/namespaces/team-1/configmaps/c7";
+        println!("{:<34} {:>12} {:>10} {:>10}", "", "CPU us", "p50 ms", "p99 ms");
+        let direct = Case::get("get, of the member itself", one);
+        let wants = |case: &Case| named.is_empty() || named.iter().any(|name| case.name.contains(name));
+        if wants(&direct) {
+            measure(&member, None, &direct, span).await;
+        }
+        for case in cases(one) {
+            if wants(&case) {
+                measure(&fleet.api, Some(fleet.kubefold.pid()), &case, span).await;
+            }
+        }
+    });
+}
+
+fn cases(one: &str) -> Vec<Case> {
+    let mut apply = Case::patch(
+        "server-side apply, three parts",
+        "?fieldManager=bench&force=true",
+        "application/apply-patch+yaml",
+        |at| {
+            let mut whole = deployment();
+            whole["metadata"]["annotations"] = json!({"at": at.to_string()});
+            whole.to_string()
+        },
+    );
+    // The first of them makes managers that later ones keep.
+    apply.rate = CHANGES;
+    vec![
+        Case::get("get, resourceVersion=0", &format!("{one}@member-000?resourceVersion=0")),
+        Case::get("get, one member's object", &format!("{one}@member-000")),
+        Case::get("get, member view", &format!("/clusters/member-000{one}")),
+        Case { rate: GETS / 4, ..Case::get("get, three parts", DEPLOYMENT) },
+        Case::patch("merge patch, three parts", "", "application/merge-patch+json", |at| {
+            json!({"metadata": {"annotations": {"at": at.to_string()}}}).to_string()
+        }),
+        Case::patch("strategic patch, three parts", "", "application/strategic-merge-patch+json", |at| {
+            let container = json!({"name": "main", "image": format!("nginx:{at}")});
+            json!({"spec": {"template": {"spec": {"containers": [container]}}}}).to_string()
+        }),
+        apply,
+    ]
+}
+
+/// Three members, each with its own ConfigMaps and a part of one Deployment.
+async fn fleet() -> Fleet {
+    let fleet = Fleet::filled(MEMBERS, async |registry: &Registry, _: usize| {
+        put(registry, "", "namespaces", [json!({"metadata": {"name": "team-1"}})].into_iter()).await;
+        let objects = (0..CONFIG_MAPS).map(|at| object("ConfigMap", "team-1", &format!("c{at}"), 1000));
+        put(registry, "", "configmaps", objects).await;
+    })
+    .await;
+    let made = fleet.api.create("/apis/apps/v1/namespaces/team-1/deployments", &deployment()).await;
+    let parts = made["metadata"]["annotations"]["kubefold.io/clusters"].as_str().unwrap_or_default();
+    assert_eq!(parts.split(',').count(), MEMBERS, "{made}");
+    fleet
+}
+
+fn deployment() -> serde_json::Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "team-1"},
+        "spec": {
+            "replicas": 6, "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "main", "image": "nginx", "env": [{"name": "A", "value": "b"}]}]},
+            },
+        },
+    })
+}
+
+async fn measure(api: &Api, program: Option<u32>, case: &Case, span: Duration) {
+    send(api, case, span / 10, 0).await;
+    let before = program.map(cpu);
+    let mut took = send(api, case, span, 1_000_000).await;
+    took.sort_unstable();
+    let used = program.zip(before).map(|(pid, before)| cpu(pid).saturating_sub(before) / took.len() as u32);
+    let at = |share: usize| took[(took.len() - 1) * share / 100].as_secs_f64() * 1000.0;
+    let used = used.map_or("-".into(), |used| used.as_micros().to_string());
+    println!("{:<34} {used:>12} {:>10.2} {:>10.2}", case.name, at(50), at(99));
+}
+
+/// Sends what is due within `span`, and returns how long each took since it was due.
+async fn send(api: &Api, case: &Case, span: Duration, first: u32) -> Vec<Duration> {
+    let count = (span.as_secs_f64() * f64::from(case.rate)).ceil().max(3.0) as u32;
+    let begun = Instant::now();
+    let mut open = FuturesUnordered::new();
+    let mut took = Vec::new();
+    for at in 0..count {
+        let due = begun + Duration::from_secs(1) * at / case.rate;
+        while let Some(next) = tokio::select! {
+            biased;
+            Some(one) = open.next(), if !open.is_empty() => Some(one),
+            () = sleep_until(due) => None,
+        } {
+            took.push(next);
+        }
+        let (api, request) = (api.clone(), case.request(first + at));
+        open.push(async move {
+            let answer = tokio::spawn(async move { api.send(request).await }).await.unwrap().expect(case.name);
+            assert_eq!(answer.status, StatusCode::OK, "{}: {answer}", case.name);
+            due.elapsed()
+        });
+    }
+    took.extend(open.collect::<Vec<_>>().await);
+    took
+}
