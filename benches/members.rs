@@ -11,6 +11,7 @@
     reason = "a bench prints, and panics where it is wrong"
 )]
 
+#[allow(dead_code, reason = "each bench needs a part of it")]
 mod embedded;
 
 use std::{

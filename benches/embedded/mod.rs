@@ -126,10 +126,15 @@ pub(crate) fn object(kind: &str, namespace: &str, name: &str, bytes: usize) -> V
 
 /// CPU that a process has used.
 pub(crate) fn cpu(pid: u32) -> Duration {
+    let [user, system] = cpu_by_mode(pid);
+    user + system
+}
+
+/// CPU that a process has used itself, and that the system has used for it: sockets, files, waking threads.
+pub(crate) fn cpu_by_mode(pid: u32) -> [Duration; 2] {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let after_name: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
-    let ticks: u64 = [11, 12].iter().map(|at| after_name[*at].parse::<u64>().unwrap()).sum();
-    Duration::from_millis(ticks * 10)
+    [11, 12].map(|at: usize| Duration::from_millis(after_name[at].parse::<u64>().unwrap() * 10))
 }
 
 /// A figure of a process's memory. Units: KiB.

@@ -1,0 +1,363 @@
+//! What a large fleet costs the program: a million objects in 200 embedded members, a thousand watchers, a thousand definitions in
+//! each member.
+//!
+//! `cargo bench --bench scale [-- PART...]`, where a part is `objects`, `large`, `watchers` or `definitions`; without one, all of them. The
+//! members run in this process and need as much memory again. `docs/performance.md` has the figures. `-- --test` runs a small fleet once.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    missing_docs,
+    reason = "a bench prints, and panics where it is wrong"
+)]
+
+#[allow(dead_code, reason = "each bench needs a part of it")]
+mod embedded;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode, header};
+use http_body_util::BodyExt;
+use kubefold_apiserver::registry::Registry;
+use serde_json::{Value, json};
+use testbed::Api;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+
+use embedded::{Fleet, cpu, memory, object, put};
+
+/// How much there is of everything.
+#[derive(Clone, Copy)]
+struct Sizes {
+    members: usize,
+    /// Objects of 1 KB, and of 6.8 KB.
+    objects: usize,
+    large: usize,
+    /// A small kind beside it, of which a list is the measure.
+    few: usize,
+    watchers: usize,
+    idle: usize,
+    /// In all seconds, and in one.
+    events: usize,
+    rate: usize,
+    definitions: usize,
+    rest: Duration,
+}
+
+const FULL: Sizes = Sizes {
+    members: 200,
+    objects: 1_000_000,
+    large: 200_000,
+    few: 15_000,
+    watchers: 1_000,
+    idle: 5_000,
+    events: 600,
+    rate: 20,
+    definitions: 1_000,
+    rest: Duration::from_secs(30),
+};
+const SMALL: Sizes = Sizes {
+    members: 4,
+    objects: 2_000,
+    large: 400,
+    few: 400,
+    watchers: 5,
+    idle: 10,
+    events: 20,
+    rate: 50,
+    definitions: 5,
+    rest: Duration::from_millis(200),
+};
+/// What a pod of the benches has around its filling, as it is shown. Units: bytes.
+const POD_BYTES: usize = 620;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let is_test = arguments.iter().any(|argument| argument == "--test");
+    let sizes = if is_test { SMALL } else { FULL };
+    let named: Vec<&str> = arguments.iter().map(String::as_str).filter(|argument| !argument.starts_with('-')).collect();
+    let wants = |part: &str| named.contains(&part) || named.is_empty();
+    let _again = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        if wants("objects") {
+            objects(sizes, sizes.objects, 1_024).await;
+        }
+        if wants("large") {
+            objects(sizes, sizes.large, 6_963).await;
+        }
+        if wants("watchers") {
+            watchers(sizes).await;
+        }
+        if wants("definitions") {
+            definitions(sizes).await;
+        }
+    });
+}
+
+/// A list as it came.
+struct Listed {
+    first_byte: Duration,
+    bytes: usize,
+    /// Of the program.
+    cpu: Duration,
+}
+
+async fn list(fleet: &Fleet, path: &str, is_gzip: bool) -> Listed {
+    let request = Request::get(path).header(header::ACCEPT, "application/json");
+    let encoding = if is_gzip { "gzip" } else { "identity" };
+    let request = request.header(header::ACCEPT_ENCODING, encoding).body(Bytes::new()).unwrap();
+    let (before, begun) = (cpu(fleet.kubefold.pid()), Instant::now());
+    let answer = fleet.api.open(request).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK, "{path}");
+    let mut body = answer.into_body();
+    let (mut first_byte, mut bytes) = (None, 0);
+    while let Some(frame) = body.frame().await {
+        first_byte.get_or_insert_with(|| begun.elapsed());
+        bytes += frame.unwrap().into_data().map_or(0, |data| data.len());
+    }
+    Listed { first_byte: first_byte.unwrap(), bytes, cpu: cpu(fleet.kubefold.pid()).saturating_sub(before) }
+}
+
+/// CPU of one of many equal lists, since the system counts it in steps of 10 ms.
+async fn lists(fleet: &Fleet, path: &str, is_gzip: bool, rounds: u32) -> (Duration, usize) {
+    let (mut used, mut bytes) = (Duration::ZERO, 0);
+    for _ in 0..rounds {
+        let listed = list(fleet, path, is_gzip).await;
+        used += listed.cpu;
+        bytes = listed.bytes;
+    }
+    (used / rounds, bytes)
+}
+
+/// Pods of a size in all members, and a small kind of the same size.
+async fn objects(sizes: Sizes, count: usize, bytes: usize) {
+    const ALL: &str = "/api/v1/pods?resourceVersion=0";
+    const FEW: &str = "/api/v1/configmaps?resourceVersion=0";
+    let each = count / sizes.members;
+    let fleet = Fleet::filled(sizes.members, async |registry: &Registry, member: usize| {
+        put(registry, "", "pods", (0..each).map(|at| pod(member, at, bytes - POD_BYTES))).await;
+        let few =
+            (0..sizes.few / sizes.members).map(|at| object("ConfigMap", "team-1", &format!("c{at}"), bytes - 400));
+        put(registry, "", "configmaps", few).await;
+    })
+    .await;
+    let pid = fleet.kubefold.pid();
+    let first = list(&fleet, ALL, false).await;
+    println!(
+        "{count} objects of {} bytes: the first list is complete after {:.1?} of CPU since the start of the program",
+        first.bytes / count,
+        cpu(pid)
+    );
+    let warm = list(&fleet, ALL, false).await;
+    sleep(sizes.rest).await;
+    let resident = memory(pid, "VmRSS:") << 10;
+    println!(
+        "  memory {} MiB, {:.2}x of the objects' bytes; first byte of the list after {:.1?}",
+        resident >> 20,
+        resident as f64 / warm.bytes as f64,
+        warm.first_byte
+    );
+    let (few, few_bytes) = lists(&fleet, FEW, false, 20).await;
+    let (all, all_bytes) = lists(&fleet, ALL, false, 3).await;
+    let per_mb = |used: Duration, bytes: usize| used.as_secs_f64() * 1e6 / (bytes as f64 / 1e6);
+    println!(
+        "  CPU of a list: {:.0} us a MB; of {}: {:.0} us a MB ({:.2}x)",
+        per_mb(all, all_bytes),
+        sizes.few,
+        per_mb(few, few_bytes),
+        per_mb(all, all_bytes) / per_mb(few, few_bytes)
+    );
+    let live = list(&fleet, FEW, true).await;
+    let (kept, gzip_bytes) = lists(&fleet, FEW, true, 20).await;
+    println!(
+        "  gzip of {} objects: first {:.1?} of CPU, then {kept:.1?} ({:.2}x; plain {few:.1?}); {:.1} % of the bytes",
+        sizes.few,
+        live.cpu,
+        kept.as_secs_f64() / live.cpu.as_secs_f64(),
+        100.0 * gzip_bytes as f64 / few_bytes as f64
+    );
+    for (what, selector) in [
+        ("name", "fieldSelector=metadata.name%3Dpod-000007%40member-001"),
+        ("node", "fieldSelector=spec.nodeName%3Dnode-1-3%40member-001"),
+        ("namespace", "fieldSelector=metadata.namespace%3Drare"),
+    ] {
+        let path = format!("{ALL}&{selector}");
+        let mut took = Vec::new();
+        for _ in 0..50 {
+            let begun = Instant::now();
+            let answer = fleet.api.request(Method::GET, &path, "").await;
+            took.push(begun.elapsed());
+            assert!(answer.status == StatusCode::OK && answer.body.len() > 400, "{path}: {answer}");
+        }
+        took.sort_unstable();
+        println!("  selector by {what}: p50 {:.2?}, p99 {:.2?}", took[24], took[48]);
+    }
+}
+
+/// Who watches counts lines, and reads no more of them.
+async fn watch(api: Api, path: String, told: Arc<AtomicU64>, until: u64) -> bool {
+    let request = Request::get(path).header(header::ACCEPT, "application/json").body(Bytes::new()).unwrap();
+    let mut body = api.open(request).await.unwrap().into_body();
+    let mut lines = 0;
+    while lines < until {
+        let Some(Ok(frame)) = body.frame().await else { return false };
+        let new = frame.into_data().map_or(0, |data| memchr::memchr_iter(b'\n', &data).count() as u64);
+        lines += new;
+        told.fetch_add(new, Ordering::Relaxed);
+    }
+    true
+}
+
+/// Watchers of one namespace, where something happens, and of another.
+async fn watchers(sizes: Sizes) {
+    const CLIENTS: usize = 16;
+    let fleet = Fleet::filled(3, async |registry: &Registry, _: usize| {
+        let objects =
+            |namespace: &'static str| (0..50).map(move |at| object("ConfigMap", namespace, &format!("c{at}"), 800));
+        put(registry, "", "configmaps", objects("busy").chain(objects("still"))).await;
+    })
+    .await;
+    let pid = fleet.kubefold.pid();
+    let list = fleet.api.get("/api/v1/configmaps?limit=1").await;
+    let from = list["metadata"]["resourceVersion"].as_str().unwrap();
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        clients.push(fleet.kubefold.api().await);
+    }
+    let path = |namespace: &str| format!("/api/v1/namespaces/{namespace}/configmaps?watch=true&resourceVersion={from}");
+    let told = Arc::new(AtomicU64::new(0));
+    let (mut still, mut busy) = (JoinSet::new(), JoinSet::new());
+    let before = memory(pid, "VmRSS:");
+    for at in 0..sizes.idle {
+        still.spawn(watch(clients[at % CLIENTS].clone(), path("still"), Arc::clone(&told), u64::MAX));
+    }
+    sleep(sizes.rest).await;
+    let (held, used) = (memory(pid, "VmRSS:").saturating_sub(before), cpu(pid));
+    sleep(sizes.rest).await;
+    println!(
+        "{} watchers of which none is told anything: {:.1} KiB each; {:.2} % of a core",
+        sizes.idle,
+        held as f64 / sizes.idle as f64,
+        100.0 * (cpu(pid) - used).as_secs_f64() / sizes.rest.as_secs_f64()
+    );
+    for at in 0..sizes.watchers {
+        busy.spawn(watch(clients[at % CLIENTS].clone(), path("busy"), Arc::clone(&told), sizes.events as u64));
+    }
+    sleep(sizes.rest / 4).await;
+    let (begun, used) = (Instant::now(), cpu(pid));
+    for at in 0..sizes.events {
+        let path = format!("/api/v1/namespaces/busy/configmaps/c{}", at % 50);
+        fleet.members[at % 3].patch(&path, &json!({"data": {"at": at.to_string()}}), at).await;
+        let due = Duration::from_secs_f64((at + 1) as f64 / sizes.rate as f64);
+        sleep(due.saturating_sub(begun.elapsed())).await;
+    }
+    let all = timeout(Duration::from_secs(120), async {
+        let mut whole = 0;
+        while let Some(done) = busy.join_next().await {
+            whole += usize::from(done.unwrap());
+        }
+        whole
+    });
+    let whole = all.await.unwrap_or_else(|_| panic!("{} events told in two minutes", told.load(Ordering::Relaxed)));
+    let deliveries = (sizes.events * sizes.watchers) as f64;
+    println!(
+        "{} watchers, {} events in {:.1?}: {whole} were told all of them, {} more are open; {:.1} us of CPU a delivery",
+        sizes.watchers,
+        sizes.events,
+        begun.elapsed(),
+        still.len(),
+        (cpu(pid) - used).as_secs_f64() * 1e6 / deliveries
+    );
+}
+
+/// Definitions of custom resources in every member, of which one changes.
+async fn definitions(sizes: Sizes) {
+    let fleet = Fleet::filled(sizes.members, async |registry: &Registry, _: usize| {
+        let all = (0..sizes.definitions).map(|at| definition(at, &["v1"]));
+        put(registry, "apiextensions.k8s.io", "customresourcedefinitions", all).await;
+    })
+    .await;
+    let pid = fleet.kubefold.pid();
+    let path = "/apis/kinds7.example.com";
+    let has_second = async || {
+        let group = fleet.api.request(Method::GET, path, "").await;
+        String::from_utf8_lossy(&group.body).contains("\"v2\"")
+    };
+    assert!(!has_second().await);
+    sleep(sizes.rest).await;
+    let used = cpu(pid);
+    sleep(sizes.rest).await;
+    println!(
+        "{} definitions in each of {} members: idle {:.2} % of a core, {} MiB",
+        sizes.definitions,
+        sizes.members,
+        100.0 * (cpu(pid) - used).as_secs_f64() / sizes.rest.as_secs_f64(),
+        memory(pid, "VmRSS:") >> 10
+    );
+    let (used, begun) = (cpu(pid), Instant::now());
+    let changed = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.kinds7.example.com";
+    let spec = definition(7, &["v1", "v2"])["spec"].clone();
+    fleet.members[0].patch(changed, &json!({"spec": spec}), 0).await;
+    while !has_second().await {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the new version is not served");
+        sleep(Duration::from_millis(20)).await;
+    }
+    let right = begun.elapsed();
+    sleep(sizes.rest.min(Duration::from_secs(5))).await;
+    println!("  a version more in one member is served after {right:.1?}; {:.2?} of CPU", cpu(pid) - used);
+}
+
+fn pod(member: usize, at: usize, filling: usize) -> Value {
+    let namespace = if at == 0 { "rare".to_owned() } else { format!("team-{}", at % 20) };
+    json!({
+        "metadata": {
+            "name": format!("pod-{at:06}"), "namespace": namespace,
+            "labels": {"app": "web", "member": member.to_string()},
+            "annotations": {"fill": words(member * 1_000_003 + at, filling)},
+        },
+        "spec": {"nodeName": format!("node-1-{}", at % 500), "containers": [{"name": "main", "image": "nginx"}]},
+        "status": {"phase": "Running"},
+    })
+}
+
+/// Text that compresses as objects do.
+fn words(seed: usize, bytes: usize) -> String {
+    const WORDS: [&str; 8] =
+        ["kubernetes", "metadata", "replicas", "10.42.0.17", "sha256:", "true", "volume", "7f3a9c"];
+    let mut state = seed as u64;
+    let mut text = String::with_capacity(bytes + 16);
+    while text.len() < bytes {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        text.push_str(WORDS[(state >> 61) as usize]);
+        text.push_str(&format!("{:x} ", (state >> 40) & 0xffff));
+    }
+    text.truncate(bytes);
+    text
+}
+
+fn definition(number: usize, versions: &[&str]) -> Value {
+    let version = |name: &&str| {
+        let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+            "size": {"type": "integer"}, "image": {"type": "string"}}}}});
+        json!({"name": name, "served": true, "storage": *name == "v1", "schema": {"openAPIV3Schema": schema}})
+    };
+    let group = format!("kinds{number}.example.com");
+    json!({
+        "metadata": {"name": format!("widgets.{group}")},
+        "spec": {
+            "group": group, "scope": "Namespaced",
+            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+            "versions": versions.iter().map(version).collect::<Vec<_>>(),
+        },
+    })
+}
