@@ -207,7 +207,9 @@ async fn objects(sizes: Sizes, count: usize, bytes: usize) {
 /// Who watches counts lines, and reads no more of them.
 async fn watch(api: Api, path: String, told: Arc<AtomicU64>, until: u64) -> bool {
     let request = Request::get(path).header(header::ACCEPT, "application/json").body(Bytes::new()).unwrap();
-    let mut body = api.open(request).await.unwrap().into_body();
+    let answer = api.open(request).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    let mut body = answer.into_body();
     let mut lines = 0;
     while lines < until {
         let Some(Ok(frame)) = body.frame().await else { return false };
@@ -220,7 +222,8 @@ async fn watch(api: Api, path: String, told: Arc<AtomicU64>, until: u64) -> bool
 
 /// Watchers of one namespace, where something happens, and of another.
 async fn watchers(sizes: Sizes) {
-    const CLIENTS: usize = 16;
+    /// Streams of a connection.
+    const STREAMS: usize = 100;
     let fleet = Fleet::filled(3, async |registry: &Registry, _: usize| {
         let objects =
             |namespace: &'static str| (0..50).map(move |at| object("ConfigMap", namespace, &format!("c{at}"), 800));
@@ -231,19 +234,20 @@ async fn watchers(sizes: Sizes) {
     let list = fleet.api.get("/api/v1/configmaps?limit=1").await;
     let from = list["metadata"]["resourceVersion"].as_str().unwrap();
     let mut clients = Vec::new();
-    for _ in 0..CLIENTS {
-        clients.push(fleet.kubefold.api().await);
+    for _ in 0..(sizes.idle + sizes.watchers).div_ceil(STREAMS) {
+        clients.push(Api::over_http2(&fleet.kubefold.kubeconfig()).await);
     }
     let path = |namespace: &str| format!("/api/v1/namespaces/{namespace}/configmaps?watch=true&resourceVersion={from}");
     let told = Arc::new(AtomicU64::new(0));
     let (mut still, mut busy) = (JoinSet::new(), JoinSet::new());
     let before = memory(pid, "VmRSS:");
     for at in 0..sizes.idle {
-        still.spawn(watch(clients[at % CLIENTS].clone(), path("still"), Arc::clone(&told), u64::MAX));
+        still.spawn(watch(clients[at / STREAMS].clone(), path("still"), Arc::clone(&told), u64::MAX));
     }
     sleep(sizes.rest).await;
     let (held, used) = (memory(pid, "VmRSS:").saturating_sub(before), cpu(pid));
     sleep(sizes.rest).await;
+    assert_eq!((0..).map_while(|_| still.try_join_next()).count(), 0, "idle watchers have ended");
     println!(
         "{} watchers of which none is told anything: {:.1} KiB each; {:.2} % of a core",
         sizes.idle,
@@ -251,7 +255,12 @@ async fn watchers(sizes: Sizes) {
         100.0 * (cpu(pid) - used).as_secs_f64() / sizes.rest.as_secs_f64()
     );
     for at in 0..sizes.watchers {
-        busy.spawn(watch(clients[at % CLIENTS].clone(), path("busy"), Arc::clone(&told), sizes.events as u64));
+        busy.spawn(watch(
+            clients[(sizes.idle + at) / STREAMS].clone(),
+            path("busy"),
+            Arc::clone(&told),
+            sizes.events as u64,
+        ));
     }
     sleep(sizes.rest / 4).await;
     let (begun, used) = (Instant::now(), cpu(pid));

@@ -61,6 +61,17 @@ impl Api {
         }
     }
 
+    /// A kubeconfig's current context over one HTTP/2 connection, as Go's clients hold many watches.
+    pub async fn over_http2(path: &Path) -> Self {
+        let kubeconfig = Kubeconfig::read_from(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+        let config = config.expect("a usable kubeconfig");
+        let tls = config.rustls_client_config().expect("TLS");
+        let connector = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_only().enable_http2();
+        let http = Client::builder(TokioExecutor::new()).http2_only(true).build(connector.build());
+        Self { http, ..Self::of_config(&config) }
+    }
+
     /// The same, as whoever a token is of.
     pub fn with_token(mut self, token: &str) -> Self {
         self.token = Some(format!("Bearer {token}").parse().expect("a token"));
