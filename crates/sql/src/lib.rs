@@ -380,7 +380,9 @@ mod tests {
                 sql.execute("INSERT INTO texts VALUES (?1)", ["x".repeat(bytes)]).map(|_| ())
             })
         };
-        let count = || database.read(|sql| sql.query_row("SELECT count(*) FROM texts", [], |row| row.get(0))).unwrap();
+        let count = || {
+            database.read(|sql| sql.query_row("SELECT count(*) FROM texts", [], |row| row.get::<_, i64>(0))).unwrap()
+        };
         limit(8);
         let held = database.0.connection.lock();
         // Before, at and behind the one that has no room.

@@ -1,8 +1,12 @@
+use futures::stream::BoxStream;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{registry::Env, storage::Memory};
+use crate::{
+    registry::Env,
+    storage::{Memory, Page, Range, Record, Storage, StorageError, WatchItem, When},
+};
 use kubefold_wire::body::empty;
 
 async fn server() -> ApiServer {
@@ -121,6 +125,111 @@ async fn paths_and_methods_that_are_not_there_are_refused() {
     ] {
         assert_eq!(send(&server, method, path, &[], Value::Null).await.0, code, "{method} {path}");
     }
+}
+
+/// A memory that fails each change in one way, as long as that is set.
+struct Failing {
+    memory: Memory,
+    failure: parking_lot::Mutex<Option<StorageError>>,
+}
+
+impl Failing {
+    fn result(&self) -> Result<(), StorageError> {
+        self.failure.lock().clone().map_or(Ok(()), Err)
+    }
+}
+
+impl Storage for Failing {
+    fn revision(&self) -> BoxFuture<'_, Result<u64, StorageError>> {
+        self.memory.revision()
+    }
+
+    fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(Option<Record>, u64), StorageError>> {
+        self.memory.get(key)
+    }
+
+    fn range<'a>(&'a self, range: Range<'a>) -> BoxFuture<'a, Result<Page, StorageError>> {
+        self.memory.range(range)
+    }
+
+    fn put<'a>(&'a self, key: &'a str, value: Bytes, when: When) -> BoxFuture<'a, Result<u64, StorageError>> {
+        Box::pin(async move {
+            self.result()?;
+            self.memory.put(key, value, when).await
+        })
+    }
+
+    fn delete<'a>(&'a self, key: &'a str, at: u64) -> BoxFuture<'a, Result<u64, StorageError>> {
+        Box::pin(async move {
+            self.result()?;
+            self.memory.delete(key, at).await
+        })
+    }
+
+    fn watch(
+        &self,
+        prefix: &str,
+        after: u64,
+    ) -> BoxFuture<'_, Result<BoxStream<'static, Result<WatchItem, StorageError>>, StorageError>> {
+        self.memory.watch(prefix, after)
+    }
+
+    fn compact(&self, before: u64) -> BoxFuture<'_, Result<(), StorageError>> {
+        self.memory.compact(before)
+    }
+
+    fn ready(&self) -> BoxFuture<'_, Result<(), StorageError>> {
+        let ready = self.result().or_else(|error| match error {
+            StorageError::Full(_) => Ok(()),
+            error => Err(error),
+        });
+        Box::pin(async { ready })
+    }
+}
+
+#[tokio::test]
+async fn a_storage_that_fails_is_told_on_writes_and_on_readiness_and_reads_go_on() {
+    let storage = Arc::new(Failing { memory: Memory::default(), failure: parking_lot::Mutex::default() });
+    let registry = built_in(Arc::<Failing>::clone(&storage), Env::default());
+    bootstrap(&registry).await.unwrap();
+    let server = ApiServer::new(registry, Settings::new("v1.36.2"));
+    let map = |name: &str| json!({"metadata": {"name": name}});
+    assert_eq!(send(&server, "POST", MAPS, &[], map("there")).await.0, 201);
+    let why = || "disk gone".to_owned();
+    for (failure, code, words, retry, ready) in [
+        (StorageError::Full(why()), 507, "the storage is full: disk gone", false, true),
+        (StorageError::Unavailable(why()), 503, "nothing was changed: disk gone", true, false),
+        (StorageError::Unknown(why()), 503, "whether it made the change is not known", false, false),
+    ] {
+        *storage.failure.lock() = Some(failure);
+        for (method, path, body) in [
+            ("POST", MAPS.to_owned(), map("new")),
+            ("PUT", format!("{MAPS}/there"), json!({"metadata": {"name": "there"}, "data": {"a": "b"}})),
+            ("DELETE", format!("{MAPS}/there"), Value::Null),
+        ] {
+            let (told, text) = send(&server, method, &path, &[], body).await;
+            let status: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!((told, &status["code"]), (code, &json!(code)), "{method} {text}");
+            assert!(status["message"].as_str().unwrap().contains(words), "{method} {text}");
+            assert_eq!(status["details"].get("retryAfterSeconds").is_some(), retry, "{method} {text}");
+        }
+        assert_eq!(get(&server, &format!("{MAPS}/there")).await.0, 200);
+        assert_eq!(get(&server, MAPS).await.1["items"].as_array().unwrap().len(), 1);
+        for (path, passes) in [
+            ("/readyz", ready),
+            ("/livez", ready),
+            ("/readyz/etcd", ready),
+            ("/readyz/ping", true),
+            ("/readyz?exclude=etcd", true),
+        ] {
+            let (told, text) = send(&server, "GET", path, &[], Value::Null).await;
+            assert_eq!(told, if passes { 200 } else { 500 }, "{path} {text}");
+            assert_eq!(text.contains("disk gone"), !passes, "{path} {text}");
+        }
+    }
+    *storage.failure.lock() = None;
+    assert_eq!(send(&server, "POST", MAPS, &[], map("new")).await.0, 201);
+    assert_eq!(get(&server, "/readyz").await.0, 200);
 }
 
 #[tokio::test]

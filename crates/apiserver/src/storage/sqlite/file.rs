@@ -25,7 +25,7 @@ use crate::storage::{
 
 /// The row of `head` gives revisions out. A row of `changes` without a value is a deletion. It has every change after
 /// `floor`, and of those before what made the value of a key at `floor`: so it is the state, and the history, in one.
-const MIGRATIONS: [&str; 1] = ["
+pub(super) const MIGRATIONS: [&str; 1] = ["
 CREATE TABLE head (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     incarnation TEXT NOT NULL,
@@ -75,7 +75,7 @@ struct Head {
 /// An open database, with its mark.
 pub(super) struct File {
     path: PathBuf,
-    database: Database,
+    pub(super) database: Database,
     mark: Mark,
     served: Served,
     /// The mark could not be written: that is logged once.
