@@ -63,6 +63,13 @@ fn writers_until_they_are_killed() {
 
 /// Makes, changes and removes the keys of one writer, and says so.
 async fn write(storage: Arc<dyn Storage>, writer: usize) {
+    // One that stays as the first process made it.
+    let key = format!("{writer}/first");
+    if storage.get(&key).await.unwrap().0.is_none() {
+        let value = format!("{writer}-{}", "x".repeat(1000));
+        let revision = storage.put(&key, Bytes::from(value.clone()), When::Absent).await.unwrap();
+        say("acknowledged", revision, &key, Some(value));
+    }
     for number in 0..WRITES_MAX {
         let key = format!("{writer}/{}", number % KEYS);
         let there = storage.get(&key).await.unwrap().0;
