@@ -232,6 +232,62 @@ async fn a_storage_that_fails_is_told_on_writes_and_on_readiness_and_reads_go_on
     assert_eq!(get(&server, "/readyz").await.0, 200);
 }
 
+#[cfg(feature = "sqlite")]
+#[tokio::test]
+async fn a_server_that_is_started_again_over_its_file_goes_on_where_it_was() {
+    use crate::storage::{Bounds, Sqlite};
+
+    const SERVICES: &str = "/api/v1/namespaces/default/services";
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("objects.db");
+    let start = async || {
+        let storage = Arc::new(Sqlite::open(&path, Bounds::default()).await.unwrap());
+        let registry = built_in(storage, Env::default());
+        bootstrap(&registry).await.unwrap();
+        ApiServer::new(registry, Settings::new("v1.36.2"))
+    };
+    let service = |name: &str, spec: Value| {
+        let mut spec = spec;
+        spec["ports"] = json!([{"port": 80}]);
+        json!({"metadata": {"name": name}, "spec": spec})
+    };
+    let created = async |server: &ApiServer, path: &str, object: Value| {
+        let (code, text) = send(server, "POST", path, &[], object).await;
+        (code, serde_json::from_str::<Value>(&text).unwrap())
+    };
+    let server = start().await;
+    let (_, first) = created(&server, SERVICES, service("first", json!({"type": "NodePort"}))).await;
+    for number in 0..4 {
+        assert_eq!(created(&server, MAPS, json!({"metadata": {"name": format!("m{number}")}})).await.0, 201);
+    }
+    let (_, page) = get(&server, &format!("{MAPS}?limit=2")).await;
+    server.registry().storage().close().await;
+    assert_eq!(created(&server, MAPS, json!({"metadata": {"name": "late"}})).await.0, 503);
+    assert_eq!(get(&server, "/readyz").await.0, 500);
+
+    let server = start().await;
+    assert_eq!(get(&server, "/readyz").await.0, 200);
+    assert_eq!(get(&server, &format!("{SERVICES}/first")).await.1, first);
+    // What one service has, no other gets.
+    let (address, port) = (&first["spec"]["clusterIP"], &first["spec"]["ports"][0]["nodePort"]);
+    let (code, second) = created(&server, SERVICES, service("second", json!({"type": "NodePort"}))).await;
+    assert_eq!(code, 201);
+    assert_ne!(&second["spec"]["clusterIP"], address);
+    assert_ne!(&second["spec"]["ports"][0]["nodePort"], port);
+    assert_eq!(created(&server, SERVICES, service("third", json!({"clusterIP": address}))).await.0, 422);
+    // Pages and watches go on from revisions of before.
+    send(&server, "DELETE", &format!("{MAPS}/m3"), &[], Value::Null).await;
+    let token = page["metadata"]["continue"].as_str().unwrap();
+    let (code, rest) = get(&server, &format!("{MAPS}?limit=2&continue={token}")).await;
+    assert_eq!((code, &rest["items"][1]["metadata"]["name"]), (200, &json!("m3")));
+    let revision = first["metadata"]["resourceVersion"].as_str().unwrap();
+    let query = format!("{MAPS}?watch=true&resourceVersion={revision}&timeoutSeconds=1");
+    let (_, events) = send(&server, "GET", &query, &[], Value::Null).await;
+    let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    assert_eq!(types, ["ADDED", "ADDED", "ADDED", "ADDED", "DELETED"]);
+}
+
 #[tokio::test]
 async fn discovery_has_a_tag() {
     let server = server().await;
