@@ -3,6 +3,11 @@
 //!
 //! The program starts itself as the writers' process, reads from it what was acknowledged, kills it, and looks into what
 //! it left.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "tests: a failure is a failed test, in their helper functions too"
+)]
 
 use std::{
     collections::BTreeMap,
@@ -29,7 +34,7 @@ const ROUNDS: usize = 12;
 const FILE: &str = "KUBEFOLD_DURABLE_FILE";
 const LOG: &str = "KUBEFOLD_DURABLE_LOG";
 
-/// What is there is: a key's value. `None`: it was removed.
+/// What a key has. `None`: it was removed.
 type Value = Option<String>;
 
 fn bounds(log_changes_max: usize) -> Bounds {

@@ -17,7 +17,7 @@ use crate::storage::{
     cache::{Cache, Map, State},
     change::{Tip, dead_of},
     sqlite::{
-        SqliteError,
+        error::{Damage, SqliteError},
         mark::{Identity, Mark, Served},
     },
     writer::{Log, Opened, Stored},
@@ -44,25 +44,6 @@ const CHECKPOINT_PAGES: i64 = 8192;
 /// How far a database that was put back is raised: beyond the number of changes that can have been lost.
 /// Source: etcd's documentation on disaster recovery.
 const RESTORED_BUMP: u64 = 1_000_000_000;
-
-/// What does not fit together in a file.
-#[derive(Debug, thiserror::Error)]
-pub enum Damage {
-    /// It cannot be read.
-    #[error(transparent)]
-    Sql(#[from] SqlError),
-    /// A change that is remembered is not there.
-    #[error("the change of revision {0} is missing")]
-    Missing(u64),
-    /// There is a change that was never counted.
-    #[error("the newest revision is {newest}, but there is a change of revision {found}")]
-    Uncounted {
-        /// As the head has it.
-        newest: u64,
-        /// As the change has it.
-        found: u64,
-    },
-}
 
 /// The row that gives revisions out.
 #[derive(Debug)]
@@ -273,6 +254,6 @@ fn change(row: &Row<'_>, state: &State) -> rusqlite::Result<Change> {
 
 /// A file that was begun is there after a loss of power only if its folder knows it.
 fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     fs::File::open(folder)?.sync_all()
 }

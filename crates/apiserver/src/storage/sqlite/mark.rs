@@ -27,7 +27,7 @@ use std::{
     time::UNIX_EPOCH,
 };
 
-use crate::storage::sqlite::SqliteError;
+use crate::storage::sqlite::error::SqliteError;
 
 const FORMAT: &str = "kubefold-mark-1";
 /// Units: bytes. Every mark is as long as any, so that one is written over another in place.

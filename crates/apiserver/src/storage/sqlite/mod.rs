@@ -5,70 +5,29 @@
 //! `fsync`. A mark beside the file (`mark`) is the lock of its one process, and tells whether a backup was put in its
 //! place.
 
+mod error;
 mod file;
 mod mark;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{path::Path, sync::Arc};
 
 use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
-use kubefold_sql::OpenError;
 
 use crate::storage::{
     Bounds, Page, Range, Record, Storage, StorageError, WatchItem, When, cache::Cache, cursor, writer::Writer,
 };
 
-pub use file::Damage;
+pub use error::{Damage, SqliteError};
+
 use file::File;
 
 /// A storage in one file. It has all keys and values in memory, too.
 pub struct Sqlite {
     cache: Arc<Cache>,
     writer: Writer,
-}
-
-/// Why a file cannot be served.
-#[derive(Debug, thiserror::Error)]
-pub enum SqliteError {
-    /// It cannot be used, is no database, or is of a newer version.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// Another process has it.
-    #[error("another process serves {0}; stop that process, or give this one another file")]
-    InUse(PathBuf),
-    /// The mark beside it cannot be used.
-    #[error("{path} cannot be read and written: {cause}")]
-    Mark {
-        /// The mark.
-        path: PathBuf,
-        /// Why.
-        cause: io::Error,
-    },
-    /// What it has does not fit together.
-    #[error("{path} is damaged: {damage}; put a backup in its place")]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What was found.
-        damage: Damage,
-    },
-    /// It could not be told that a backup was put in its place.
-    #[error("{path} takes no writes: {cause}")]
-    Store {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        cause: StorageError,
-    },
-    /// There is no thread for it.
-    #[error("no thread can be started for a storage: {0}")]
-    Thread(#[from] io::Error),
 }
 
 impl Sqlite {

@@ -1,4 +1,4 @@
-use std::fs;
+use std::{fs, path::PathBuf};
 
 use bytes::Bytes;
 use futures::StreamExt;
