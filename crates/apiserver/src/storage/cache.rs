@@ -62,10 +62,6 @@ impl Cache {
         Self { state: RwLock::new(state), head, bounds }
     }
 
-    pub(super) fn bounds(&self) -> &Bounds {
-        &self.bounds
-    }
-
     pub(super) fn read(&self) -> RwLockReadGuard<'_, State> {
         self.state.read()
     }
@@ -83,14 +79,6 @@ impl Cache {
         state.commit(Arc::new(change), &self.bounds);
         self.announce(state);
         Ok(revision)
-    }
-
-    /// Makes changes that were judged and are stored. Answers the revisions of stored changes that nobody needs since.
-    pub(super) fn commit(&self, changes: Vec<Arc<Change>>) -> Vec<u64> {
-        let mut state = self.state.write();
-        let dead = changes.into_iter().flat_map(|change| state.commit(change, &self.bounds)).collect();
-        self.announce(state);
-        dead
     }
 
     /// Forgets changes up to a revision. Answers the revisions of stored changes that nobody needs since.
@@ -146,6 +134,38 @@ impl Cache {
     }
 }
 
+/// What a backend takes that stores changes by itself.
+#[cfg(feature = "sqlite")]
+impl Cache {
+    pub(super) fn bounds(&self) -> &Bounds {
+        &self.bounds
+    }
+
+    /// Makes changes that were judged and are stored. Answers the revisions of stored changes that nobody needs since.
+    pub(super) fn commit(&self, changes: Vec<Arc<Change>>) -> Vec<u64> {
+        let mut state = self.state.write();
+        let dead = changes.into_iter().flat_map(|change| state.commit(change, &self.bounds)).collect();
+        self.announce(state);
+        dead
+    }
+}
+
+/// How a backend that stores changes reads them again.
+#[cfg(feature = "sqlite")]
+impl State {
+    /// Takes in a change that is forgotten already.
+    pub(super) fn absorb(&mut self, change: &Change) {
+        self.tip = self.tip.after(change);
+        set(&mut self.map, change.key(), change.after.as_ref());
+    }
+
+    /// Changes after a revision are remembered from now on, and those before are forgotten.
+    pub(super) fn begin_log(&mut self, revision: u64) {
+        self.tip.revision = revision;
+        self.floor = revision;
+    }
+}
+
 impl State {
     /// What a storage has whose changes are all forgotten.
     pub(super) fn new(map: Map, tip: Tip) -> Self {
@@ -193,18 +213,6 @@ impl State {
             return Err(StorageError::Compacted { asked: at, oldest: self.floor });
         }
         Ok(())
-    }
-
-    /// Takes in a change that is forgotten already.
-    pub(super) fn absorb(&mut self, change: &Change) {
-        self.tip = self.tip.after(change);
-        set(&mut self.map, change.key(), change.after.as_ref());
-    }
-
-    /// Changes after a revision are remembered from now on, and those before are forgotten.
-    pub(super) fn begin_log(&mut self, revision: u64) {
-        self.tip.revision = revision;
-        self.floor = revision;
     }
 
     /// Makes a change. Answers the revisions of stored changes that nobody needs since.

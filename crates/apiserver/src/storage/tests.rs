@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use tempfile::TempDir;
 
 use crate::storage::{Bounds, Memory, Storage, contract::Backend};
 
@@ -27,6 +26,8 @@ mod memory {
 
 #[cfg(feature = "sqlite")]
 mod sqlite {
+    use tempfile::TempDir;
+
     use super::*;
     use crate::storage::Sqlite;
 

@@ -120,3 +120,11 @@ impl Mark {
         self.file.sync_all()
     }
 }
+
+impl Drop for Mark {
+    /// A process that was forked and has not yet begun its program has the file, too: closing it alone would leave the lock.
+    fn drop(&mut self) {
+        // Where this fails the lock ends with the last who has the file.
+        let _unlocked = self.file.unlock();
+    }
+}
