@@ -135,7 +135,7 @@ impl Cache {
 }
 
 /// What a backend takes that stores changes by itself.
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 impl Cache {
     pub(super) fn bounds(&self) -> &Bounds {
         &self.bounds
@@ -151,7 +151,7 @@ impl Cache {
 }
 
 /// How a backend that stores changes reads them again.
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 impl State {
     /// Takes in a change that is forgotten already.
     pub(super) fn absorb(&mut self, change: &Change) {

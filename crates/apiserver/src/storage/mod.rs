@@ -21,11 +21,15 @@ mod change;
 pub mod contract;
 mod cursor;
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod replay;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 #[cfg(test)]
 mod tests;
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod writer;
 
 use std::sync::Arc;
@@ -34,6 +38,10 @@ use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
 
 pub use memory::{Backup, Memory};
+#[cfg(feature = "postgres")]
+pub use postgres::{Postgres, PostgresError};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub use replay::Gap;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Damage, Sqlite, SqliteError};
 

@@ -50,7 +50,7 @@ mod sqlite {
 }
 
 /// Many writes, one store: what the writer's thread makes of a log's failures.
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod group_commit {
     use std::{io, sync::mpsc};
 
@@ -69,12 +69,18 @@ mod group_commit {
     struct Script {
         began: mpsc::Sender<usize>,
         results: mpsc::Receiver<Option<Result<(), StorageError>>>,
+        /// What became of a batch whose outcome was not known.
+        settled: mpsc::Receiver<Result<bool, StorageError>>,
     }
 
     impl Log for Script {
         fn store(&mut self, batch: Stored) -> Result<(), StorageError> {
             self.began.send(batch.changes.len()).unwrap();
             self.results.recv().unwrap().expect("as the test wants it")
+        }
+
+        fn settle(&mut self) -> Result<bool, StorageError> {
+            self.settled.recv().unwrap()
         }
 
         fn probe(&mut self) -> Result<(), StorageError> {
@@ -88,17 +94,18 @@ mod group_commit {
         /// How many changes each batch has, once it is begun.
         began: mpsc::Receiver<usize>,
         results: mpsc::Sender<Option<Result<(), StorageError>>>,
+        settled: mpsc::Sender<Result<bool, StorageError>>,
     }
 
     async fn scripted() -> Scripted {
-        let ((tell, began), (results, told)) = (mpsc::channel(), mpsc::channel());
+        let ((tell, began), (results, told), (settled, ends)) = (mpsc::channel(), mpsc::channel(), mpsc::channel());
         let open = || {
-            let log = Script { began: tell, results: told };
+            let log = Script { began: tell, results: told, settled: ends };
             let cache = Arc::new(Cache::new(State::empty(), Bounds::default()));
             Ok::<_, io::Error>(Opened { log, cache, dead: Vec::new() })
         };
         let (writer, cache) = Writer::start(open).await.unwrap();
-        Scripted { writer, cache, began, results }
+        Scripted { writer, cache, began, results, settled }
     }
 
     impl Scripted {
@@ -141,6 +148,11 @@ mod group_commit {
         let scripted = scripted().await;
         let why = || "the disk is gone".to_owned();
         for failure in [StorageError::Unknown(why()), StorageError::Unavailable(why()), StorageError::Full(why())] {
+            // Neither of the two batches turns out to be stored.
+            if matches!(failure, StorageError::Unknown(_)) {
+                scripted.settled.send(Ok(false)).unwrap();
+                scripted.settled.send(Ok(false)).unwrap();
+            }
             let is_full = matches!(failure, StorageError::Full(_));
             let mut first = Box::pin(scripted.put("first"));
             assert!((&mut first).now_or_never().is_none());
@@ -165,6 +177,30 @@ mod group_commit {
         }
         scripted.results.send(Some(Ok(()))).unwrap();
         assert_eq!(scripted.put("first").await.unwrap(), 2);
+    }
+
+    #[tokio::test]
+    async fn what_became_of_an_unknown_outcome_is_found_before_anything_else_is_stored() {
+        let scripted = scripted().await;
+        let mut watch = cursor::watch(&scripted.cache, "", 1).unwrap();
+        let lost = || StorageError::Unknown("the connection is lost".to_owned());
+        scripted.results.send(Some(Err(lost()))).unwrap();
+        assert!(matches!(scripted.put("first").await, Err(StorageError::Unknown(_))));
+        assert_eq!((scripted.began.recv().unwrap(), scripted.revision()), (1, 1));
+        // As long as that is not known, nothing is stored: the next revision is not known either.
+        scripted.settled.send(Err(lost())).unwrap();
+        assert!(matches!(scripted.put("second").await, Err(StorageError::Unavailable(_))));
+        scripted.settled.send(Err(lost())).unwrap();
+        assert!(scripted.writer.ready().await.is_err());
+        assert!(scripted.began.try_recv().is_err());
+        // It was stored: readers see it, and conditions are judged by it.
+        scripted.settled.send(Ok(true)).unwrap();
+        scripted.results.send(Some(Ok(()))).unwrap();
+        scripted.writer.ready().await.unwrap();
+        assert!(matches!(watch.next().await, Some(Ok(WatchItem::Change(change))) if change.key() == "first"));
+        assert!(matches!(scripted.put("first").await, Err(StorageError::Unmet(Some(record))) if record.revision == 2));
+        scripted.results.send(Some(Ok(()))).unwrap();
+        assert_eq!(scripted.put("second").await.unwrap(), 3);
     }
 
     #[tokio::test]

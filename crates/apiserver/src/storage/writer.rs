@@ -31,9 +31,14 @@ const CLOSED: &str = "it is closed";
 pub(super) trait Log: Send + 'static {
     /// Stores a batch whole, or nothing of it. Blocks.
     ///
-    /// Errors: `Full` and `Unavailable`: nothing is stored. `Unknown`: it may be stored, and then is found at the next
-    /// opening, unless another batch with the same revisions is stored before.
+    /// Errors: `Full` and `Unavailable`: nothing is stored. `Unknown`: it may be stored; see [`Self::settle`].
     fn store(&mut self, batch: Stored) -> Result<(), StorageError>;
+
+    /// Says whether the batch before is stored, whose outcome was `Unknown`. Blocks. Nothing else is stored before that is
+    /// known.
+    ///
+    /// Errors: it is still not known.
+    fn settle(&mut self) -> Result<bool, StorageError>;
 
     /// Tries whether something can be stored. Blocks.
     fn probe(&mut self) -> Result<(), StorageError>;
@@ -98,7 +103,7 @@ impl Writer {
             Err(error) => drop(opened.send(Err(error))),
             Ok(Opened { log, cache, dead }) => {
                 if opened.send(Ok(Arc::clone(&cache))).is_ok() {
-                    Thread { log, cache, health: shared, dead }.run(requests);
+                    Thread { log, cache, health: shared, dead, doubtful: Vec::new() }.run(requests);
                 }
             }
         };
@@ -150,6 +155,8 @@ struct Thread<L> {
     health: Arc<Health>,
     /// Revisions of stored changes that nobody needs, and that are to be removed.
     dead: Vec<u64>,
+    /// Of a batch whose outcome is not known.
+    doubtful: Vec<Arc<Change>>,
 }
 
 impl<L: Log> Thread<L> {
@@ -164,7 +171,7 @@ impl<L: Log> Thread<L> {
                     let _unwanted = answer.send(self.store_all_dead());
                 }
                 Request::Probe { answer } => {
-                    let probed = self.log.probe();
+                    let probed = self.settle().and_then(|()| self.log.probe());
                     self.note(&probed);
                     let _unwanted = answer.send(probed);
                 }
@@ -184,6 +191,11 @@ impl<L: Log> Thread<L> {
 
     /// Stores a write with those that wait. Answers what waits behind them.
     fn batch(&mut self, first: Queued, requests: &mut mpsc::Receiver<Request>) -> Option<Request> {
+        if let Err(error) = self.settle() {
+            self.note(&Err(error.clone()));
+            let _unwanted = first.answer.send(Err(StorageError::Unavailable(error.to_string())));
+            return None;
+        }
         let mut batch = Batch::new(Arc::clone(&self.cache));
         batch.add(first);
         let next = loop {
@@ -209,15 +221,31 @@ impl<L: Log> Thread<L> {
         next
     }
 
+    /// Finds out what became of a batch whose outcome was not known, and shows it to readers if it is stored.
+    fn settle(&mut self) -> Result<(), StorageError> {
+        if !self.doubtful.is_empty() {
+            let is_stored = self.log.settle()?;
+            let changes = mem::take(&mut self.doubtful);
+            if is_stored {
+                let dead = self.cache.commit(changes);
+                self.dead.extend(dead);
+            }
+        }
+        Ok(())
+    }
+
     /// Stores changes, removes up to so many that are dead, and shows the changes to readers.
     fn store(&mut self, changes: Vec<Arc<Change>>, dead_max: usize) -> Result<(), StorageError> {
         let dead = self.dead.split_off(self.dead.len().saturating_sub(dead_max));
         let batch = Stored { changes: changes.clone(), floor: self.cache.read().floor(), dead: dead.clone() };
         let stored = self.log.store(batch);
         self.note(&stored);
-        if stored.is_err() {
+        if let Err(error) = stored {
             self.dead.extend(dead);
-            return stored;
+            if matches!(error, StorageError::Unknown(_)) {
+                self.doubtful = changes;
+            }
+            return Err(error);
         }
         if !changes.is_empty() {
             let dead = self.cache.commit(changes);
@@ -228,6 +256,7 @@ impl<L: Log> Thread<L> {
 
     /// Remembers the floor, and removes all that is dead.
     fn store_all_dead(&mut self) -> Result<(), StorageError> {
+        self.settle()?;
         loop {
             self.store(Vec::new(), DEAD_MAX)?;
             if self.dead.is_empty() {

@@ -20,6 +20,8 @@ use std::{
 
 use bytes::Bytes;
 use futures::StreamExt;
+#[cfg(feature = "postgres")]
+use kubefold_apiserver::storage::Postgres;
 use kubefold_apiserver::storage::{Bounds, Change, Range, Record, Sqlite, Storage, WatchItem, When};
 use tokio::task::JoinSet;
 
@@ -30,25 +32,31 @@ const KEYS: usize = 5;
 const WRITES_MAX: usize = 5_000;
 /// Kills of one file.
 const ROUNDS: usize = 12;
-/// In the writers' process: the file, and how many changes are remembered.
-const FILE: &str = "KUBEFOLD_DURABLE_FILE";
+/// In the writers' process: the file or the database, and how many changes are remembered.
+const PLACE: &str = "KUBEFOLD_DURABLE_PLACE";
 const LOG: &str = "KUBEFOLD_DURABLE_LOG";
 
 /// What a key has. `None`: it was removed.
 type Value = Option<String>;
 
-fn bounds(log_changes_max: usize) -> Bounds {
-    Bounds { log_changes_max, log_bytes_max: 1 << 30, ..Bounds::default() }
+/// Opens a file, or a database of PostgreSQL by its connection string.
+async fn open(place: &str, log_changes_max: usize) -> Arc<dyn Storage> {
+    let bounds = Bounds { log_changes_max, log_bytes_max: 1 << 30, ..Bounds::default() };
+    #[cfg(feature = "postgres")]
+    if place.starts_with("host=") {
+        let tls = rustls::ClientConfig::builder().with_root_certificates(rustls::RootCertStore::empty());
+        return Arc::new(Postgres::open(place, tls.with_no_client_auth(), bounds).await.unwrap());
+    }
+    Arc::new(Sqlite::open(Path::new(place), bounds).await.unwrap())
 }
 
 /// The process that is killed; as a test of its own it has nothing to do.
 #[test]
 fn writers_until_they_are_killed() {
-    let (Ok(file), Ok(log)) = (env::var(FILE), env::var(LOG)) else { return };
+    let (Ok(place), Ok(log)) = (env::var(PLACE), env::var(LOG)) else { return };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let storage = Sqlite::open(Path::new(&file), bounds(log.parse().unwrap())).await.unwrap();
-        let storage: Arc<dyn Storage> = Arc::new(storage);
+        let storage = open(&place, log.parse().unwrap()).await;
         let mut tasks = JoinSet::new();
         let start = storage.revision().await.unwrap();
         let watch = storage.watch("", start).await.unwrap();
@@ -129,10 +137,10 @@ fn killed_after(mut child: Child, lines: usize) -> Vec<Said> {
     said
 }
 
-fn writers(file: &Path, log_changes_max: usize) -> Child {
+fn writers(place: &str, log_changes_max: usize) -> Child {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["writers_until_they_are_killed", "--exact", "--nocapture"]);
-    command.env(FILE, file).env(LOG, log_changes_max.to_string());
+    command.env(PLACE, place).env(LOG, log_changes_max.to_string());
     command.stdout(Stdio::piped()).spawn().unwrap()
 }
 
@@ -160,12 +168,30 @@ async fn history(storage: &dyn Storage, oldest: u64) -> Vec<Change> {
 #[tokio::test]
 async fn what_was_acknowledged_or_told_survives_kills_with_its_history() {
     let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("objects.db");
+    check_history(directory.path().join("objects.db").to_str().unwrap()).await;
+}
+
+/// The same where old changes are removed all the time.
+#[tokio::test]
+async fn what_was_acknowledged_survives_kills_while_history_is_forgotten() {
+    let directory = tempfile::tempdir().unwrap();
+    check_forgetting(directory.path().join("objects.db").to_str().unwrap()).await;
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn both_hold_of_postgresql() {
+    let server = testbed::PostgresServer::start();
+    check_history(&server.schema("whole")).await;
+    check_forgetting(&server.schema("forgetting")).await;
+}
+
+async fn check_history(place: &str) {
     let mut all = BTreeMap::new();
     for round in 0..ROUNDS {
-        let said = killed_after(writers(&file, 1_000_000), 20 + round * 61);
-        let storage = Sqlite::open(&file, bounds(1_000_000)).await.unwrap();
-        let changes = history(&storage, 1).await;
+        let said = killed_after(writers(place, 1_000_000), 20 + round * 61);
+        let storage = open(place, 1_000_000).await;
+        let changes = history(&*storage, 1).await;
         let now: BTreeMap<u64, (String, Value)> =
             changes.iter().map(|one| (one.revision, (one.key().to_owned(), one.after.as_ref().map(text)))).collect();
         // What an earlier process left is as it was, and what this one said is there.
@@ -181,25 +207,21 @@ async fn what_was_acknowledged_or_told_survives_kills_with_its_history() {
     assert!(all.len() > 1000, "{}", all.len());
 }
 
-/// The same where old changes are removed from the file all the time.
-#[tokio::test]
-async fn what_was_acknowledged_survives_kills_while_history_is_forgotten() {
+async fn check_forgetting(place: &str) {
     const LOG_MAX: usize = 50;
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("objects.db");
     let (mut acknowledged, mut newest) = (BTreeMap::<String, (u64, Value)>::new(), 1);
     for round in 0..ROUNDS {
-        for Said { revision, key, value } in killed_after(writers(&file, LOG_MAX), 200 + round * 61) {
+        for Said { revision, key, value } in killed_after(writers(place, LOG_MAX), 200 + round * 61) {
             newest = newest.max(revision);
             if acknowledged.get(&key).is_none_or(|(before, _)| *before < revision) {
                 acknowledged.insert(key, (revision, value));
             }
         }
-        let storage = Sqlite::open(&file, bounds(LOG_MAX)).await.unwrap();
+        let storage = open(place, LOG_MAX).await;
         let found = storage.revision().await.unwrap();
         // Each writer had at most one change that nobody told it of.
         assert!((newest..=newest + WRITERS as u64).contains(&found), "{newest} {found}");
-        let changes = history(&storage, found - LOG_MAX as u64).await;
+        let changes = history(&*storage, found - LOG_MAX as u64).await;
         for (key, (revision, value)) in &acknowledged {
             let there = storage.get(key).await.unwrap().0;
             let later = changes.iter().any(|change| change.key() == key && change.revision > *revision);

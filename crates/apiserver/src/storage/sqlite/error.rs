@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use kubefold_sql::{OpenError, SqlError};
 
-use crate::storage::StorageError;
+use crate::storage::{StorageError, replay::Gap};
 
 /// Why a file cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -50,15 +50,7 @@ pub enum Damage {
     /// It cannot be read.
     #[error(transparent)]
     Sql(#[from] SqlError),
-    /// A change that is remembered is not there.
-    #[error("the change of revision {0} is missing")]
-    Missing(u64),
-    /// There is a change that was never counted.
-    #[error("the newest revision is {newest}, but there is a change of revision {found}")]
-    Uncounted {
-        /// As the head has it.
-        newest: u64,
-        /// As the change has it.
-        found: u64,
-    },
+    /// Its changes do not fit together.
+    #[error(transparent)]
+    Gap(#[from] Gap),
 }

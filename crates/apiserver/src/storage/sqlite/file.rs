@@ -6,18 +6,17 @@ use std::{
     sync::Arc,
 };
 
-use bytes::Bytes;
 use kubefold_sql::{
     Database, Durability, SqlError,
     rusqlite::{self, Connection, Row, params},
 };
 
 use crate::storage::{
-    Bounds, Change, Record, StorageError,
-    cache::{Cache, Map, State},
-    change::{Tip, dead_of},
+    Bounds, StorageError,
+    cache::Cache,
+    replay::{Gap, RESTORED_BUMP, Replay, Replayed},
     sqlite::{
-        error::{Damage, SqliteError},
+        error::SqliteError,
         mark::{Identity, Mark, Served},
     },
     writer::{Log, Opened, Stored},
@@ -41,10 +40,6 @@ CREATE TABLE changes (
 "];
 /// Pages in the write-ahead log before they are brought to their places, which takes two more `fsync`s.
 const CHECKPOINT_PAGES: i64 = 8192;
-/// How far a database that was put back is raised: beyond the number of changes that can have been lost.
-/// Source: etcd's documentation on disaster recovery.
-const RESTORED_BUMP: u64 = 1_000_000_000;
-
 /// The row that gives revisions out.
 #[derive(Debug)]
 struct Head {
@@ -86,8 +81,8 @@ impl File {
                 "the file is not the one that was served here last: every revision of before is compacted"
             );
         }
-        let loaded = database.read(|sql| load(sql, &head, &bounds)).map_err(|error| damaged(error.into()))?;
-        let Loaded { state, dead } = loaded.map_err(damaged)?;
+        let loaded = database.read(|sql| load(sql, &head, bounds)).map_err(|error| damaged(error.into()))?;
+        let Replayed { state, dead } = loaded.map_err(|gap| damaged(gap.into()))?;
         let served = Served { incarnation: head.incarnation, identity, revision: head.revision };
         mark.write(&served).and_then(|()| mark.sync()).and_then(|()| sync_folder(path)).map_err(of_io)?;
         let cache = Arc::new(Cache::new(state, bounds));
@@ -119,6 +114,12 @@ impl Log for File {
             self.note(revision);
         }
         Ok(())
+    }
+
+    /// SQLite has rolled it back. It is there only after an end of the process, unless the next batch is stored before,
+    /// which is written over it.
+    fn settle(&mut self) -> Result<bool, StorageError> {
+        Ok(false)
     }
 
     fn probe(&mut self) -> Result<(), StorageError> {
@@ -204,52 +205,17 @@ fn write(sql: &Connection, batch: &Stored) -> rusqlite::Result<()> {
 }
 
 /// All that is there.
-struct Loaded {
-    state: State,
-    /// Revisions of changes that nobody needs.
-    dead: Vec<u64>,
-}
-
-fn load(sql: &Connection, head: &Head, bounds: &Bounds) -> rusqlite::Result<Result<Loaded, Damage>> {
-    let (mut state, mut dead) = (State::new(Map::new(), Tip { revision: 0, ..Tip::EMPTY }), Vec::new());
-    let mut forgotten =
-        sql.prepare("SELECT revision, key, value FROM changes WHERE revision <= ?1 ORDER BY revision")?;
-    let mut rows = forgotten.query([of_revision(head.floor)?])?;
+fn load(sql: &Connection, head: &Head, bounds: Bounds) -> rusqlite::Result<Result<Replayed, Gap>> {
+    let mut replay = Replay::new(head.floor, bounds);
+    let mut statement = sql.prepare("SELECT revision, key, value FROM changes ORDER BY revision")?;
+    let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let change = change(row, &state)?;
-        dead.extend(dead_of(&change));
-        state.absorb(&change);
-    }
-    state.begin_log(head.floor);
-    let mut log = sql.prepare("SELECT revision, key, value FROM changes WHERE revision > ?1 ORDER BY revision")?;
-    let mut rows = log.query([of_revision(head.floor)?])?;
-    while let Some(row) = rows.next()? {
-        let change = change(row, &state)?;
-        let next = state.tip().revision + 1;
-        if change.revision != next {
-            return Ok(Err(Damage::Missing(next)));
+        let (key, value) = (row.get_ref(1)?.as_str()?, row.get_ref(2)?.as_blob_or_null()?);
+        if let Err(gap) = replay.take(revision(row, 0)?, key, value) {
+            return Ok(Err(gap));
         }
-        dead.extend(state.commit(Arc::new(change), bounds));
     }
-    let found = state.tip().revision;
-    if found > head.revision {
-        return Ok(Err(Damage::Uncounted { newest: head.revision, found }));
-    }
-    if found < head.revision {
-        return Ok(Err(Damage::Missing(found + 1)));
-    }
-    Ok(Ok(Loaded { state, dead }))
-}
-
-/// The change of a row, which follows all that a state has.
-fn change(row: &Row<'_>, state: &State) -> rusqlite::Result<Change> {
-    let revision = revision(row, 0)?;
-    let key = row.get_ref(1)?.as_str()?;
-    let value = row.get_ref(2)?.as_blob_or_null()?.map(Bytes::copy_from_slice);
-    let before = state.record(key);
-    let shared = before.as_ref().map_or_else(|| key.into(), |record| Arc::clone(&record.key));
-    let after = value.map(|value| Record { key: shared, value, revision });
-    Ok(Change { revision, before, after })
+    Ok(replay.end(head.revision))
 }
 
 /// A file that was begun is there after a loss of power only if its folder knows it.
