@@ -3,7 +3,7 @@
 //!
 //! One call makes a server of descriptions of kinds. It speaks for itself alone: nothing in it knows of fleets.
 //!
-//! - `storage`: keys, values, revisions, watches: a trait and an implementation in memory
+//! - `storage`: keys, values, revisions, watches: a trait, memory, and a file of SQLite
 //! - `schema`: the types of an object's fields; decoding, defaults, pruning, validation, OpenAPI documents
 //! - `patch`: JSON, merge, strategic and apply patches; managed fields
 //! - `cron`: schedules of cron jobs, for `kinds` and `sim`
@@ -16,7 +16,7 @@
 //! - `cluster`: all of these together
 //! - `endpoint`: an address with TLS, that can be killed and revived
 //!
-//! May name: `table`, `wire`. Rooms in it name those above them in this list only.
+//! May name: `serving`, `sql`, `table`, `wire`. Rooms in it name those above them in this list only.
 
 #[cfg(feature = "demo")]
 pub mod cluster;

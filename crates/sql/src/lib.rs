@@ -12,7 +12,7 @@ use std::{
 
 use parking_lot::Mutex;
 pub use rusqlite;
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode, ffi};
 
 pub use crate::key::{KeyError, KeyFile, SealedError, StateKey};
 
@@ -52,14 +52,43 @@ pub enum OpenError {
     },
 }
 
-/// Why a statement failed. Nothing of the write that it was in is stored.
+/// Why a statement or a commit failed. Nothing of the write that it was in can be read.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error(transparent)]
-pub struct SqlError(Arc<rusqlite::Error>);
+#[error("{cause}")]
+pub struct SqlError {
+    cause: Arc<rusqlite::Error>,
+    is_commit: bool,
+}
 
 impl From<rusqlite::Error> for SqlError {
     fn from(error: rusqlite::Error) -> Self {
-        Self(Arc::new(error))
+        Self { cause: Arc::new(error), is_commit: false }
+    }
+}
+
+impl SqlError {
+    fn of_commit(error: rusqlite::Error) -> Self {
+        Self { cause: Arc::new(error), is_commit: true }
+    }
+
+    /// Says whether the disk, or what the file may have of it, is full.
+    pub fn is_full(&self) -> bool {
+        matches!(self.code(), Some(ErrorCode::DiskFull))
+    }
+
+    /// Says whether the write may be there after the process has ended, unless a later one is stored before: the disk
+    /// failed after it had taken the whole commit, such as while it synced it.
+    ///
+    /// Source: SQLite's `sqlite3WalFrames`. The frames of a commit are all written before they are synced, and the next
+    /// commit is written over one that failed.
+    pub fn is_outcome_unknown(&self) -> bool {
+        let is_certain =
+            matches!(self.code(), Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy | ErrorCode::ConstraintViolation));
+        self.is_commit && !is_certain
+    }
+
+    fn code(&self) -> Option<ErrorCode> {
+        self.cause.sqlite_error_code()
     }
 }
 
@@ -179,14 +208,29 @@ impl Shared {
             waiting.into_iter().for_each(|queued| (queued.run)(Err(error.clone()))(Ok(())));
             return;
         }
-        let answers: Vec<Answer> = waiting.into_iter().map(|queued| (queued.run)(Ok(&connection))).collect();
-        let committed = connection.execute_batch("COMMIT").map_err(SqlError::from);
+        let in_transaction = |queued: Queued| match connection.is_autocommit() {
+            false => (queued.run)(Ok(&connection)),
+            // What this wrote would be stored alone.
+            true => (queued.run)(Err(ended())),
+        };
+        let answers: Vec<Answer> = waiting.into_iter().map(in_transaction).collect();
+        let committed = match connection.is_autocommit() {
+            false => connection.execute_batch("COMMIT").map_err(SqlError::of_commit),
+            true => Err(ended()),
+        };
         if committed.is_err() && !connection.is_autocommit() {
             // Should this fail, too, the next transaction cannot begin and tries it again.
             let _undone = connection.execute_batch("ROLLBACK");
         }
         answers.into_iter().for_each(|tell| tell(committed.clone()));
     }
+}
+
+/// A statement that fails may end the transaction, and with it what others wrote. Source: SQLite's documentation of
+/// transactions, "Response To Errors Within A Transaction".
+fn ended() -> SqlError {
+    let why = "another write of the same commit failed, and ended its transaction";
+    rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_ABORT_ROLLBACK), Some(why.to_owned())).into()
 }
 
 /// Begins a transaction.
@@ -315,10 +359,53 @@ mod tests {
         let database = Database::open(&directory.path().join("state.db"), &[NUMBERS]).unwrap();
         // A commit hook that says so makes the commit a rollback.
         database.0.connection.lock().commit_hook(Some(|| true)).unwrap();
-        insert(&database, 1).unwrap_err();
+        let error = insert(&database, 1).unwrap_err();
+        assert!(!error.is_full() && !error.is_outcome_unknown(), "{error}");
         database.0.connection.lock().commit_hook(None::<fn() -> bool>).unwrap();
         insert(&database, 2).unwrap();
         assert_eq!(numbers(&database), [2]);
+    }
+
+    #[test]
+    fn a_full_disk_takes_the_whole_commit_with_it_and_says_so() {
+        let directory = tempfile::tempdir().unwrap();
+        let database =
+            Database::open(&directory.path().join("state.db"), &["CREATE TABLE texts (text TEXT NOT NULL)"]).unwrap();
+        let limit = |pages: i64| {
+            let told = |sql: &Connection| sql.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()));
+            database.read(told).unwrap();
+        };
+        let insert = |database: &Database, bytes: usize| {
+            database.write(Durability::Synced, move |sql| {
+                sql.execute("INSERT INTO texts VALUES (?1)", ["x".repeat(bytes)]).map(|_| ())
+            })
+        };
+        let count = || {
+            database.read(|sql| sql.query_row("SELECT count(*) FROM texts", [], |row| row.get::<_, i64>(0))).unwrap()
+        };
+        limit(8);
+        let held = database.0.connection.lock();
+        // Before, at and behind the one that has no room.
+        let writers: Vec<_> = [10, 100_000, 20]
+            .into_iter()
+            .enumerate()
+            .map(|(at, bytes)| {
+                let writer = database.clone();
+                let writer = thread::spawn(move || insert(&writer, bytes).unwrap_err());
+                while database.0.queue.lock().len() <= at {
+                    thread::yield_now();
+                }
+                writer
+            })
+            .collect();
+        drop(held);
+        let errors: Vec<SqlError> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+        assert_eq!(errors.iter().map(SqlError::is_full).collect::<Vec<_>>(), [false, true, false], "{errors:?}");
+        assert!(!errors.iter().any(SqlError::is_outcome_unknown), "{errors:?}");
+        assert_eq!(count(), 0);
+        limit(1_000);
+        insert(&database, 100_000).unwrap();
+        assert_eq!(count(), 1);
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod tests;
 
 pub use allocator::{Allocator, Refusal};
 pub use catalog::built_in;
+pub(crate) use service::hold;
 
 /// A kind that a server serves, in one version.
 #[derive(Clone)]

@@ -2,7 +2,7 @@
 //!
 //! Source: kubernetes `pkg/registry/core/service/strategy.go`, `storage/{storage,alloc}.go`.
 
-use std::net::Ipv4Addr;
+use std::{collections::BTreeSet, net::Ipv4Addr};
 
 use serde_json::{Value, json};
 
@@ -345,22 +345,38 @@ fn take_port(wish: i64, at: &Path, taken: &mut Taken<'_>) -> Result<i64, Errors>
 
 /// Gives back what one version holds and the other does not.
 pub(super) fn release(gone: &Value, stays: Option<&Value>, allocator: &Allocator) {
-    let empty = Value::Null;
-    let spec = gone.get("spec").unwrap_or(&empty);
-    let kept = stays.and_then(|stays| stays.get("spec")).unwrap_or(&empty);
-    for address in spec.items("clusterIPs").iter().filter(|address| !kept.items("clusterIPs").contains(address)) {
-        if let Some(address) = address.as_str().and_then(|address| address.parse().ok()) {
-            allocator.free_address(address);
-        }
+    let kept = stays.map(Held::of).unwrap_or_default();
+    let gone = Held::of(gone);
+    gone.addresses.difference(&kept.addresses).for_each(|address| allocator.free_address(*address));
+    gone.ports.difference(&kept.ports).for_each(|port| allocator.free_port(*port));
+}
+
+/// Takes what a service has that was stored before this process.
+pub(crate) fn hold(there: &Value, allocator: &Allocator) {
+    let there = Held::of(there);
+    for address in there.addresses {
+        // Of another range: nobody is given it.
+        let _outside = allocator.take_address(address);
     }
-    let numbers = |spec: &Value| -> Vec<i64> {
+    for port in there.ports {
+        let _outside = allocator.take_port(port);
+    }
+}
+
+/// What a service has of the cluster's own.
+#[derive(Default)]
+struct Held {
+    addresses: BTreeSet<Ipv4Addr>,
+    ports: BTreeSet<u16>,
+}
+
+impl Held {
+    fn of(service: &Value) -> Self {
+        let empty = Value::Null;
+        let spec = service.get("spec").unwrap_or(&empty);
+        let addresses = spec.items("clusterIPs").iter().filter_map(|address| address.as_str()?.parse().ok());
         let ports = spec.items("ports").iter().filter_map(|port| port.number("nodePort"));
-        ports.chain(spec.number("healthCheckNodePort")).filter(|port| *port != 0).collect()
-    };
-    let kept = numbers(kept);
-    for port in numbers(spec).into_iter().filter(|port| !kept.contains(port)) {
-        if let Ok(port) = u16::try_from(port) {
-            allocator.free_port(port);
-        }
+        let ports = ports.chain(spec.number("healthCheckNodePort")).filter(|port| *port != 0);
+        Self { addresses: addresses.collect(), ports: ports.filter_map(|port| u16::try_from(port).ok()).collect() }
     }
 }

@@ -58,6 +58,16 @@ pub(super) fn of_storage(error: &StorageError) -> Status {
             let message = format!("the storage is full: {why}");
             Status::new(StatusCode::INSUFFICIENT_STORAGE, Reason::InternalError, message)
         }
-        StorageError::Unmet(_) | StorageError::Unavailable(_) => Status::internal(error.to_string()),
+        StorageError::Unavailable(why) => {
+            let mut status =
+                Status::unavailable(format!("the storage does not answer, and nothing was changed: {why}"));
+            // Nothing was done: to repeat it is safe.
+            status.details.retry_after_seconds = Some(1);
+            status
+        }
+        StorageError::Unknown(why) => Status::unavailable(format!(
+            "the storage failed, and whether it made the change is not known; read the object before you try again: {why}"
+        )),
+        StorageError::Unmet(_) => Status::internal(error.to_string()),
     }
 }

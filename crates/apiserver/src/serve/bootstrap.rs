@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     kinds::{self, Allocator},
-    registry::{Env, Registry, WriteOptions},
+    registry::{Env, ListOptions, Registry, WriteOptions},
     schema::builtin,
     serve::review,
     storage::Storage,
@@ -28,10 +28,15 @@ pub fn built_in(storage: Arc<dyn Storage>, env: Env) -> Registry {
     Registry::new(storage, env, Allocator::new(SERVICES.0, SERVICES.1), kinds.map(Arc::new))
 }
 
-/// Makes the namespaces and the service `kubernetes`, where they are not there.
+/// Makes the namespaces and the service `kubernetes`, where they are not there. What services have that are there is
+/// given out no more.
 ///
 /// Errors: the storage does not answer.
 pub async fn bootstrap(registry: &Registry) -> Result<(), Status> {
+    if let Some(services) = registry.kind("", "Service") {
+        let there = registry.list(&services, "", &ListOptions::default()).await?;
+        there.objects.iter().for_each(|service| kinds::hold(&service.value(), registry.allocator()));
+    }
     for name in NAMESPACES {
         make(registry, "Namespace", "", json!({"metadata": {"name": name}})).await?;
     }

@@ -1,43 +1,44 @@
-//! `/healthz`, `/livez`, `/readyz`.
+//! `/healthz`, `/livez`, `/readyz`: whether the storage takes changes.
 //!
-//! Source: kubernetes/apiserver `pkg/server/healthz/healthz.go`.
+//! Source: kubernetes/apiserver `pkg/server/healthz/healthz.go`, `pkg/server/options/etcd.go`.
 
-use http::{HeaderValue, Method, Response, header, request::Parts};
+use std::time::Duration;
 
-use crate::serve::NOT_ALLOWED;
-use kubefold_wire::{
-    body::{Body, full},
-    status::Status,
-};
+use http::{Method, Response, request::Parts};
+use tokio::time::timeout;
 
-const CHECKS: [&str; 3] = ["ping", "log", "etcd"];
+use crate::{serve::NOT_ALLOWED, storage::Storage};
+use kubefold_serving::health::{self, Check, HealthPath};
+use kubefold_wire::{body::Body, status::Status};
 
-/// Answers a question for health; `None`: it is another.
-pub(super) fn answer(parts: &Parts) -> Option<Result<Response<Body>, Status>> {
-    let path = parts.uri.path().strip_prefix('/')?;
-    let (endpoint, check) = path.split_once('/').map_or((path, None), |(endpoint, check)| (endpoint, Some(check)));
-    if !matches!(endpoint, "healthz" | "livez" | "readyz") {
-        return None;
-    }
-    if check.is_some_and(|check| !CHECKS.contains(&check)) {
-        return Some(Err(Status::no_such_path()));
+/// The storage stands as `etcd`: whoever asks a kube-apiserver for that check asks this one, too.
+const CHECKS: [&str; 3] = ["ping", "log", STORAGE];
+const STORAGE: &str = "etcd";
+/// Source: kubernetes/apiserver `pkg/storage/storagebackend/config.go`, `DefaultHealthcheckTimeout`.
+const TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Answers a question for health.
+///
+/// Errors: 404 for a check that there is not, 405.
+pub(super) async fn answer(
+    path: HealthPath<'_>,
+    parts: &Parts,
+    storage: &dyn Storage,
+) -> Result<Response<Body>, Status> {
+    if path.check.is_some_and(|check| !CHECKS.contains(&check)) {
+        return Err(Status::no_such_path());
     }
     if !matches!(parts.method, Method::GET | Method::HEAD) {
-        return Some(Err(Status::method_not_allowed(NOT_ALLOWED)));
+        return Err(Status::method_not_allowed(NOT_ALLOWED));
     }
-    let query = parts.uri.query().unwrap_or_default();
-    let verbose = query.split('&').any(|pair| pair.split('=').next() == Some("verbose"));
-    let text = if verbose && check.is_none() {
-        let lines: String = CHECKS.iter().map(|check| format!("[+]{check} ok\n")).collect();
-        format!("{lines}{endpoint} check passed\n")
-    } else {
-        "ok".to_owned()
+    let failed = match timeout(TIME_MAX, storage.ready()).await {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(error.to_string()),
+        Err(_) => Some("the storage does not answer in time".to_owned()),
     };
-    let mut response = Response::new(full(text));
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    if check.is_none() {
-        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    }
-    Some(Ok(response))
+    let check = |name: &str| {
+        let failed = failed.as_ref().filter(|_| name == STORAGE);
+        Check { name: name.to_owned(), ready: failed.is_none(), note: failed.cloned().unwrap_or_default() }
+    };
+    Ok(health::answer(path, parts.uri.query(), &CHECKS.map(check), true))
 }

@@ -38,6 +38,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{kinds::Kind, registry::Registry};
 use kubefold_serving::{
     encode::{encode, encode_watch},
+    health::HealthPath,
     request::drain,
 };
 use kubefold_table::Printer;
@@ -187,8 +188,8 @@ impl ApiServer {
     async fn routed(&self, parts: &Parts, body: Body) -> Result<Response<Body>, Status> {
         let (path, query) = (parts.uri.path(), parts.uri.query());
         deadline::check(&parts.method, path, query)?;
-        if let Some(response) = health::answer(parts) {
-            return response;
+        if let Some(path) = HealthPath::of(path) {
+            return health::answer(path, parts, &**self.inner.registry.storage()).await;
         }
         if let Some(path) = path.strip_prefix("/openapi/") {
             return self.inner.openapi.answer(&self.inner.registry.catalog(), path, parts);

@@ -1,8 +1,12 @@
+use futures::stream::BoxStream;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{registry::Env, storage::Memory};
+use crate::{
+    registry::Env,
+    storage::{Memory, Page, Range, Record, Storage, StorageError, WatchItem, When},
+};
 use kubefold_wire::body::empty;
 
 async fn server() -> ApiServer {
@@ -121,6 +125,167 @@ async fn paths_and_methods_that_are_not_there_are_refused() {
     ] {
         assert_eq!(send(&server, method, path, &[], Value::Null).await.0, code, "{method} {path}");
     }
+}
+
+/// A memory that fails each change in one way, as long as that is set.
+struct Failing {
+    memory: Memory,
+    failure: parking_lot::Mutex<Option<StorageError>>,
+}
+
+impl Failing {
+    fn result(&self) -> Result<(), StorageError> {
+        self.failure.lock().clone().map_or(Ok(()), Err)
+    }
+}
+
+impl Storage for Failing {
+    fn revision(&self) -> BoxFuture<'_, Result<u64, StorageError>> {
+        self.memory.revision()
+    }
+
+    fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(Option<Record>, u64), StorageError>> {
+        self.memory.get(key)
+    }
+
+    fn range<'a>(&'a self, range: Range<'a>) -> BoxFuture<'a, Result<Page, StorageError>> {
+        self.memory.range(range)
+    }
+
+    fn put<'a>(&'a self, key: &'a str, value: Bytes, when: When) -> BoxFuture<'a, Result<u64, StorageError>> {
+        Box::pin(async move {
+            self.result()?;
+            self.memory.put(key, value, when).await
+        })
+    }
+
+    fn delete<'a>(&'a self, key: &'a str, at: u64) -> BoxFuture<'a, Result<u64, StorageError>> {
+        Box::pin(async move {
+            self.result()?;
+            self.memory.delete(key, at).await
+        })
+    }
+
+    fn watch(
+        &self,
+        prefix: &str,
+        after: u64,
+    ) -> BoxFuture<'_, Result<BoxStream<'static, Result<WatchItem, StorageError>>, StorageError>> {
+        self.memory.watch(prefix, after)
+    }
+
+    fn compact(&self, before: u64) -> BoxFuture<'_, Result<(), StorageError>> {
+        self.memory.compact(before)
+    }
+
+    fn ready(&self) -> BoxFuture<'_, Result<(), StorageError>> {
+        let ready = self.result().or_else(|error| match error {
+            StorageError::Full(_) => Ok(()),
+            error => Err(error),
+        });
+        Box::pin(async { ready })
+    }
+}
+
+#[tokio::test]
+async fn a_storage_that_fails_is_told_on_writes_and_on_readiness_and_reads_go_on() {
+    let storage = Arc::new(Failing { memory: Memory::default(), failure: parking_lot::Mutex::default() });
+    let registry = built_in(Arc::<Failing>::clone(&storage), Env::default());
+    bootstrap(&registry).await.unwrap();
+    let server = ApiServer::new(registry, Settings::new("v1.36.2"));
+    let map = |name: &str| json!({"metadata": {"name": name}});
+    assert_eq!(send(&server, "POST", MAPS, &[], map("there")).await.0, 201);
+    let why = || "disk gone".to_owned();
+    for (failure, code, words, retry, ready) in [
+        (StorageError::Full(why()), 507, "the storage is full: disk gone", false, true),
+        (StorageError::Unavailable(why()), 503, "nothing was changed: disk gone", true, false),
+        (StorageError::Unknown(why()), 503, "whether it made the change is not known", false, false),
+    ] {
+        *storage.failure.lock() = Some(failure);
+        for (method, path, body) in [
+            ("POST", MAPS.to_owned(), map("new")),
+            ("PUT", format!("{MAPS}/there"), json!({"metadata": {"name": "there"}, "data": {"a": "b"}})),
+            ("DELETE", format!("{MAPS}/there"), Value::Null),
+        ] {
+            let (told, text) = send(&server, method, &path, &[], body).await;
+            let status: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!((told, &status["code"]), (code, &json!(code)), "{method} {text}");
+            assert!(status["message"].as_str().unwrap().contains(words), "{method} {text}");
+            assert_eq!(status["details"].get("retryAfterSeconds").is_some(), retry, "{method} {text}");
+        }
+        assert_eq!(get(&server, &format!("{MAPS}/there")).await.0, 200);
+        assert_eq!(get(&server, MAPS).await.1["items"].as_array().unwrap().len(), 1);
+        for (path, passes) in [
+            ("/readyz", ready),
+            ("/livez", ready),
+            ("/readyz/etcd", ready),
+            ("/readyz/ping", true),
+            ("/readyz?exclude=etcd", true),
+        ] {
+            let (told, text) = send(&server, "GET", path, &[], Value::Null).await;
+            assert_eq!(told, if passes { 200 } else { 500 }, "{path} {text}");
+            assert_eq!(text.contains("disk gone"), !passes, "{path} {text}");
+        }
+    }
+    *storage.failure.lock() = None;
+    assert_eq!(send(&server, "POST", MAPS, &[], map("new")).await.0, 201);
+    assert_eq!(get(&server, "/readyz").await.0, 200);
+}
+
+#[cfg(feature = "sqlite")]
+#[tokio::test]
+async fn a_server_that_is_started_again_over_its_file_goes_on_where_it_was() {
+    use crate::storage::{Bounds, Sqlite};
+
+    const SERVICES: &str = "/api/v1/namespaces/default/services";
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("objects.db");
+    let start = async || {
+        let storage = Arc::new(Sqlite::open(&path, Bounds::default()).await.unwrap());
+        let registry = built_in(storage, Env::default());
+        bootstrap(&registry).await.unwrap();
+        ApiServer::new(registry, Settings::new("v1.36.2"))
+    };
+    let service = |name: &str, spec: Value| {
+        let mut spec = spec;
+        spec["ports"] = json!([{"port": 80}]);
+        json!({"metadata": {"name": name}, "spec": spec})
+    };
+    let created = async |server: &ApiServer, path: &str, object: Value| {
+        let (code, text) = send(server, "POST", path, &[], object).await;
+        (code, serde_json::from_str::<Value>(&text).unwrap())
+    };
+    let server = start().await;
+    let (_, first) = created(&server, SERVICES, service("first", json!({"type": "NodePort"}))).await;
+    for number in 0..4 {
+        assert_eq!(created(&server, MAPS, json!({"metadata": {"name": format!("m{number}")}})).await.0, 201);
+    }
+    let (_, page) = get(&server, &format!("{MAPS}?limit=2")).await;
+    server.registry().storage().close().await;
+    assert_eq!(created(&server, MAPS, json!({"metadata": {"name": "late"}})).await.0, 503);
+    assert_eq!(get(&server, "/readyz").await.0, 500);
+
+    let server = start().await;
+    assert_eq!(get(&server, "/readyz").await.0, 200);
+    assert_eq!(get(&server, &format!("{SERVICES}/first")).await.1, first);
+    // What one service has, no other gets.
+    let (address, port) = (&first["spec"]["clusterIP"], &first["spec"]["ports"][0]["nodePort"]);
+    let (code, second) = created(&server, SERVICES, service("second", json!({"type": "NodePort"}))).await;
+    assert_eq!(code, 201);
+    assert_ne!(&second["spec"]["clusterIP"], address);
+    assert_ne!(&second["spec"]["ports"][0]["nodePort"], port);
+    assert_eq!(created(&server, SERVICES, service("third", json!({"clusterIP": address}))).await.0, 422);
+    // Pages and watches go on from revisions of before.
+    send(&server, "DELETE", &format!("{MAPS}/m3"), &[], Value::Null).await;
+    let token = page["metadata"]["continue"].as_str().unwrap();
+    let (code, rest) = get(&server, &format!("{MAPS}?limit=2&continue={token}")).await;
+    assert_eq!((code, &rest["items"][1]["metadata"]["name"]), (200, &json!("m3")));
+    let revision = first["metadata"]["resourceVersion"].as_str().unwrap();
+    let query = format!("{MAPS}?watch=true&resourceVersion={revision}&timeoutSeconds=1");
+    let (_, events) = send(&server, "GET", &query, &[], Value::Null).await;
+    let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let types: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    assert_eq!(types, ["ADDED", "ADDED", "ADDED", "ADDED", "DELETED"]);
 }
 
 #[tokio::test]

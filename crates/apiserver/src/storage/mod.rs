@@ -3,17 +3,74 @@
 //! The trait speaks as etcd does: every change has a revision of its own, from one counter; a range is read at one
 //! revision; a change is made if a key is still at the revision that was read; a watch begins after a revision. What is
 //! older than the last compaction is gone. So memory, a file, etcd and SQL can stand behind it.
+//!
+//! # The contract
+//!
+//! What every storage must do is a suite of tests, which is public with the feature `contract`: `storage_contract!`
+//! makes one test of each promise for a backend of any crate.
+//!
+//! # Backends
+//!
+//! [`Memory`], and [`Sqlite`] (feature `sqlite`): one file. Both answer reads and watches from a cache of all that is
+//! committed. A backend that makes batches of changes durable by itself (SQLite does) only implements `writer::Log`;
+//! order, conditions, group commit and history are the cache's and the writer's.
 
-#[cfg(test)]
+mod cache;
+mod change;
+#[cfg(any(test, feature = "contract"))]
 pub mod contract;
+mod cursor;
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod replay;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+#[cfg(test)]
+mod tests;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod writer;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
 
-pub use memory::{Backup, Bounds, Memory};
+pub use memory::{Backup, Memory};
+#[cfg(feature = "postgres")]
+pub use postgres::{Postgres, PostgresError};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub use replay::Gap;
+#[cfg(feature = "sqlite")]
+pub use sqlite::{Damage, Sqlite, SqliteError};
+
+/// How much a storage holds at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Keys.
+    pub keys_max: usize,
+    /// Of one value. etcd's own bound.
+    pub value_bytes_max: usize,
+    /// Of all keys and values that are there.
+    pub bytes_max: usize,
+    /// Changes that are remembered.
+    pub log_changes_max: usize,
+    /// Bytes of the changes that are remembered.
+    pub log_bytes_max: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            keys_max: 4_000_000,
+            value_bytes_max: 3 << 19,
+            bytes_max: 4 << 30,
+            log_changes_max: 65_536,
+            log_bytes_max: 64 << 20,
+        }
+    }
+}
 
 /// A key with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +131,13 @@ pub struct Change {
     pub after: Option<Record>,
 }
 
+impl Change {
+    /// The key that changed.
+    pub fn key(&self) -> &str {
+        self.after.as_ref().or(self.before.as_ref()).map_or("", |record| &record.key)
+    }
+}
+
 /// What a watch tells.
 #[derive(Clone, Debug)]
 pub enum WatchItem {
@@ -84,7 +148,7 @@ pub enum WatchItem {
 }
 
 /// Why a storage did not do what it was asked to.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum StorageError {
     /// The condition does not hold; this is there instead.
     #[error("the key is not as expected")]
@@ -108,12 +172,19 @@ pub enum StorageError {
     /// A bound was reached: keys, bytes.
     #[error("the storage is full: {0}")]
     Full(String),
-    /// It can't be reached, or it is broken. The outcome of a change is not known.
+    /// It cannot be reached, or it is broken. No change was made.
     #[error("the storage does not answer: {0}")]
     Unavailable(String),
+    /// It failed while it stored a change. Whether the change is made is not known.
+    #[error("the storage failed, and whether it made the change is not known: {0}")]
+    Unknown(String),
 }
 
 /// What changes and the registry reads.
+///
+/// What every implementation must do is a suite of tests: see [the contract](self#the-contract).
+///
+/// Cancel: a change whose future is dropped is made or not.
 pub trait Storage: Send + Sync + 'static {
     /// The revision of the last change.
     fn revision(&self) -> BoxFuture<'_, Result<u64, StorageError>>;
@@ -140,4 +211,16 @@ pub trait Storage: Send + Sync + 'static {
 
     /// Forgets what was before a revision.
     fn compact(&self, before: u64) -> BoxFuture<'_, Result<(), StorageError>>;
+
+    /// Says whether it can make changes. A storage that is full can: there may be room for the next one.
+    ///
+    /// Errors: as a change that is made now would have.
+    fn ready(&self) -> BoxFuture<'_, Result<(), StorageError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Ends it, in order. What was begun is stored; another process may open it afterwards, and changes fail.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
 }

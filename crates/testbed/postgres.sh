@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Runs a PostgreSQL of Debian's packages with a socket in a folder: postgres.sh FOLDER
+#
+# It says `ready` once it answers. When its stdin ends, which is at the latest when whoever started it ends, it stops, and
+# removes the folder. PostgreSQL refuses to run as root; then it runs as `nobody`.
+set -euo pipefail
+folder=$1
+bin=$(find /usr/lib/postgresql -path '*/bin/postgres' 2>/dev/null | sort -V | tail -1)
+bin=${bin%/postgres}
+[[ -n $bin ]] || { echo "no PostgreSQL: apt-get install postgresql" >&2; exit 1; }
+as=()
+if [[ $(id -u) == 0 ]]; then
+  chown nobody "$folder"
+  as=(setpriv --reuid=nobody --regid="$(id -g nobody)" --clear-groups)
+fi
+cd "$folder"
+"${as[@]}" "$bin/initdb" --pgdata="$folder/data" --username=kubefold --auth=trust --no-sync --encoding=UTF8 --locale=C >"$folder/initdb.log"
+"${as[@]}" "$bin/postgres" -D "$folder/data" -k "$folder" -c listen_addresses= -c max_connections=200 >/dev/null 2>"$folder/log" </dev/null &
+server=$!
+trap 'kill -QUIT $server; wait $server || true; rm -rf "$folder"' EXIT
+until "$bin/pg_isready" --quiet --host="$folder"; do
+  kill -0 $server || { cat "$folder/log" >&2; exit 1; }
+  sleep 0.1
+done
+ln -s "$bin/psql" "$folder/psql"
+echo ready
+cat >/dev/null

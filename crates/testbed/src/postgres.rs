@@ -1,0 +1,58 @@
+//! A PostgreSQL of the system's packages, with its data in a temporary folder.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+};
+
+/// A running server. It ends with this, or with the process, and its data with it.
+pub struct PostgresServer {
+    folder: PathBuf,
+    script: Child,
+}
+
+impl PostgresServer {
+    /// Starts one and waits until it answers.
+    pub fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap().keep();
+        let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/postgres.sh"));
+        command.arg(&folder).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut script = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(script.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n", "PostgreSQL does not start; see stderr");
+        Self { folder, script }
+    }
+
+    /// How to reach a schema of it, which is made if there is none.
+    pub fn schema(&self, name: &str) -> String {
+        self.sql(&format!("CREATE SCHEMA IF NOT EXISTS \"{name}\""));
+        let folder = self.folder.display();
+        format!("host={folder} user=kubefold dbname=postgres options='-c search_path={name}'")
+    }
+
+    /// Runs statements as an operator does, and returns what they print.
+    pub fn sql(&self, statements: &str) -> String {
+        let mut command = Command::new(self.folder.join("psql"));
+        command.args([
+            "--no-psqlrc",
+            "--quiet",
+            "--tuples-only",
+            "--no-align",
+            "--username=kubefold",
+            "--dbname=postgres",
+        ]);
+        command.args(["--set=ON_ERROR_STOP=1", "--host"]).arg(&self.folder).args(["--command", statements]);
+        let output = command.env("PGOPTIONS", "-c client_min_messages=warning").output().unwrap();
+        assert!(output.status.success(), "{statements}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+}
+
+impl Drop for PostgresServer {
+    fn drop(&mut self) {
+        drop(self.script.stdin.take());
+        let _ended = self.script.wait();
+    }
+}
