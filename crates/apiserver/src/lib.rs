@@ -10,8 +10,10 @@
 //! - `kinds`: what a server knows of a kind, its strategy, and the built-in kinds
 //! - `registry`: create, get, list, watch, update, patch, delete over a storage, for any kind
 //! - `definitions`: custom resources, whose kinds come and go
+//! - `typed`: kinds of Rust types
 //! - `serve`: the registry over HTTP, with discovery
 //! - `sim`: controllers, a scheduler and a kubelet that make workloads live
+//! - `server`: all of these in one call
 //! - `faults`: what can go wrong with answers, on demand
 //! - `cluster`: all of these together
 //! - `endpoint`: an address with TLS, that can be killed and revived
@@ -31,14 +33,24 @@ pub mod patch;
 pub mod registry;
 pub mod schema;
 pub mod serve;
-#[cfg(feature = "demo")]
+pub mod server;
 pub mod sim;
 pub mod storage;
+pub mod typed;
 
 use futures::future::BoxFuture;
 use http::{Request, Response};
 
 use kubefold_wire::body::Body;
+
+pub use crate::{
+    kinds::{Changed, Connect, Context, Dependency, Kind, Rest, Target, Watch},
+    server::{BuiltIn, Server},
+    storage::{Memory, Storage},
+    typed::{TypedKind, Version},
+};
+pub use kubefold_serving::caller::Caller;
+pub use kubefold_wire::status::{Cause, Status};
 
 /// What answers requests. The caller is in the request's extensions.
 pub trait Service: Send + Sync + 'static {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::{
-    kinds::{Kind, Scale, Strategy, Subresource, keep, put, set_generation},
+    kinds::{Context, ConversionError, Kind, Scale, Strategy, Subresource, keep, put, set_generation},
     schema::{Types, arrange, bad_value, fill_defaults, prune, structural, validate, validate_update},
 };
 use kubefold_table::{Definition as Columns, Printer};
@@ -70,9 +70,11 @@ pub(super) fn kinds(definition: &Value) -> Vec<Kind> {
             has_status,
             subresources: subresources(kind, has_status, scale.is_some()),
             scale,
+            selectable_fields: selectable_fields(version),
             types,
             type_name,
             strategy: Arc::new(strategy),
+            ..Kind::default()
         }
     };
     served.into_iter().map(make).collect()
@@ -107,6 +109,12 @@ fn rank(version: &str) -> (u8, u64, u64, std::cmp::Reverse<String>) {
         }
     }
     other
+}
+
+/// `spec.color` of `{"jsonPath": ".spec.color"}`.
+fn selectable_fields(version: &Value) -> Vec<String> {
+    let paths = access::items(version, "/selectableFields").iter().map(|field| access::text(field, "/jsonPath"));
+    paths.map(|path| path.trim_start_matches('.').to_owned()).collect()
 }
 
 fn scale(version: &Value) -> Option<Scale> {
@@ -225,14 +233,14 @@ impl Strategy for Custom {
         }
     }
 
-    fn prepare_for_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value, _context: Context<'_>) {
         if self.has_status {
             put(object, "status", None);
         }
         set_generation(object, 1);
     }
 
-    fn validate(&self, object: &Value) -> Vec<Cause> {
+    fn validate(&self, object: &Value, _context: Context<'_>) -> Vec<Cause> {
         self.faults(object, None)
     }
 
@@ -242,9 +250,9 @@ impl Strategy for Custom {
         }
     }
 
-    fn to_storage(&self, mut object: Value) -> Value {
+    fn to_storage(&self, mut object: Value) -> Result<Value, ConversionError> {
         let Some(stored) = self.stored.as_ref().filter(|stored| stored.type_name != self.type_name) else {
-            return object;
+            return Ok(object);
         };
         put(&mut object, "apiVersion", Some(stored.api_version.clone().into()));
         if let Some(typed) = stored.types.named(&stored.type_name) {
@@ -252,24 +260,24 @@ impl Strategy for Custom {
             fill_defaults(typed, &mut object);
             object = arrange(typed, object);
         }
-        object
+        Ok(object)
     }
 
     /// Versions differ in what their schemas know.
-    fn from_storage(&self, mut object: Value) -> Value {
+    fn from_storage(&self, mut object: Value) -> Result<Value, ConversionError> {
         if let Some(typed) = self.types.named(&self.type_name) {
             prune(typed, &mut object);
             fill_defaults(typed, &mut object);
             object = arrange(typed, object);
         }
-        object
+        Ok(object)
     }
 
     fn updates_unconditionally(&self) -> bool {
         false
     }
 
-    fn prepare_for_update(&self, new: &mut Value, old: &Value) {
+    fn prepare_for_update(&self, new: &mut Value, old: &Value, _context: Context<'_>) {
         if self.has_status {
             keep(new, old, "status");
         }
@@ -282,11 +290,11 @@ impl Strategy for Custom {
         set_generation(new, before + i64::from(rest(new) != rest(old)));
     }
 
-    fn validate_update(&self, new: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, new: &Value, old: &Value, _context: Context<'_>) -> Vec<Cause> {
         self.faults(new, Some(old))
     }
 
-    fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_status_update(&self, new: &Value, old: &Value, _context: Context<'_>) -> Vec<Cause> {
         self.faults(new, Some(old))
     }
 

@@ -2,11 +2,15 @@
 //!
 //! Source: kubernetes/apiserver `pkg/registry/generic/registry/store.go` `Create`, `pkg/registry/rest/create.go`.
 
+use bytes::Bytes;
 use serde_json::Value;
 
 use crate::{
     kinds::Kind,
-    registry::{Object, Registry, WriteOptions, Written, errors, key_of, managed::typed, meta, names, object::encode},
+    registry::{
+        Object, Registry, WriteOptions, Written, errors, key_of, managed::typed, meta, names, object::encode,
+        shown_value,
+    },
     schema::arrange,
     storage::{StorageError, When},
 };
@@ -52,17 +56,21 @@ impl Registry {
         let (object, warnings) = Box::pin(self.made(kind, namespace, object, options)).await?;
         let name = meta::text(&object, "name").to_owned();
         let key = key_of(kind, namespace, &name);
+        if let Some(rest) = &kind.rest {
+            let object = self.create_elsewhere(&**rest, kind, namespace, object, options).await?;
+            return Ok(Written { object, created: true, warnings });
+        }
         let release = |gone: &Value| kind.strategy.release(gone, None, &self.inner.allocator);
+        let value = stored(kind, &object).inspect_err(|_| release(&object))?;
         if options.dry_run {
             release(&object);
             if self.record(&key).await?.is_some() {
                 return Err(errors::already_exists(kind, &name));
             }
-            return Ok(Written { object: Object::of_value(&key, &object, 0), created: true, warnings });
+            return Ok(Written { object: shown_value(kind, &key, object, 0), created: true, warnings });
         }
-        let value = encode(&kind.strategy.to_storage(object.clone()));
         match self.inner.storage.put(&key, value, When::Absent).await {
-            Ok(revision) => Ok(Written { object: Object::of_value(&key, &object, revision), created: true, warnings }),
+            Ok(revision) => Ok(Written { object: shown_value(kind, &key, object, revision), created: true, warnings }),
             Err(error) => {
                 release(&object);
                 let StorageError::Unmet(there) = error else { return Err(errors::of_storage(&error)) };
@@ -98,21 +106,30 @@ impl Registry {
         let context = self.context(&now, &suffix, &others);
         strategy.admit(&mut object, context).map_err(|status| *status)?;
         meta::fill(&mut object, &self.inner.env);
-        strategy.prepare_for_create(&mut object);
+        strategy.prepare_for_create(&mut object, context);
         meta::normalize(&mut object);
         let name = meta::text(&object, "name").to_owned();
-        let mut causes = strategy.validate(&object);
+        let mut causes = strategy.validate(&object, context);
         if causes.is_empty() {
             causes = names::faults(kind, &object);
         }
         if !causes.is_empty() {
             return Err(errors::invalid(kind, &name, causes));
         }
-        let warnings = strategy.warnings(&object);
+        strategy.admit_valid(&object, None, context).map_err(|status| *status)?;
+        let warnings = strategy.warnings(&object, context);
         strategy.canonicalize(&mut object);
         strategy.allocate(&mut object, None, context).map_err(|causes| errors::invalid(kind, &name, causes))?;
         Ok((arranged(kind, object), warnings))
     }
+}
+
+/// The bytes that are stored of an object.
+///
+/// Errors: 400, if it cannot be said in the version that is stored.
+pub(super) fn stored(kind: &Kind, object: &Value) -> Result<Bytes, Status> {
+    let stored = kind.strategy.to_storage(object.clone()).map_err(|error| errors::unstorable(kind, &error))?;
+    Ok(encode(&stored))
 }
 
 /// An object of a built-in kind as Kubernetes writes it.

@@ -1,10 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::{
-    kinds::{Plain, Propagation},
-    storage::Memory,
-};
+use crate::{kinds::Propagation, storage::Memory};
 
 use futures::StreamExt;
 use std::net::Ipv4Addr;
@@ -16,16 +13,9 @@ fn kind(group: &str, version: &str, kind: &str, plural: &str, namespaced: bool) 
         kind: kind.into(),
         plural: plural.into(),
         singular: kind.to_lowercase(),
-        short_names: Vec::new(),
-        categories: Vec::new(),
         namespaced,
-        verbs: Vec::new(),
         has_status: true,
-        subresources: Vec::new(),
-        scale: None,
-        types: Arc::default(),
-        type_name: String::new(),
-        strategy: Arc::new(Plain),
+        ..Kind::default()
     })
 }
 

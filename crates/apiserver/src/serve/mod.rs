@@ -37,6 +37,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{kinds::Kind, registry::Registry};
 use kubefold_serving::{
+    caller::Caller,
     encode::{encode, encode_watch},
     request::drain,
 };
@@ -49,7 +50,7 @@ use kubefold_wire::{
     status::{Reason, Status},
 };
 
-pub use bootstrap::{bootstrap, built_in};
+pub use bootstrap::{bootstrap, built_in, built_in_kinds, registry_of};
 
 use context::{RequestContext, Target};
 
@@ -217,10 +218,21 @@ impl ApiServer {
             drain(body).await;
             return Err(Status::method_not_allowed(NOT_ALLOWED));
         }
+        // A request for one namespace names it twice: as itself, and as the namespace that it is in.
+        let namespace = if kind.namespaced { info.namespace.clone() } else { String::new() };
+        let caller = parts.extensions.get::<Caller>();
+        let registry =
+            caller.map_or_else(|| self.inner.registry.clone(), |caller| self.inner.registry.acting_as(caller.clone()));
+        let (name, subresource) = (info.name.clone(), info.subresource.clone());
+        let target = Target { registry, kind, namespace, name, subresource };
+        if let Some(connect) = target.kind.connects.get(&target.subresource) {
+            return target.connect(&**connect, parts, body).await;
+        }
+        let kind = &target.kind;
         let whole = watches || info.parts.len() <= 1;
         let asked = RequestContext { headers: &parts.headers, query: parts.uri.query().unwrap_or_default(), parts };
         let negotiated = media::routable(&kind.group, &parts.method, whole, &parts.headers)
-            .and_then(|()| asked.wanted(&kind, &info.subresource));
+            .and_then(|()| asked.wanted(kind, &info.subresource));
         let wanted = match negotiated {
             Ok(wanted) => wanted,
             Err(status) => {
@@ -228,9 +240,6 @@ impl ApiServer {
                 return Err(status);
             }
         };
-        // A request for one namespace names it twice: as itself, and as the namespace that it is in.
-        let namespace = if kind.namespaced { info.namespace.clone() } else { String::new() };
-        let target = Target { kind, namespace, name: info.name.clone(), subresource: info.subresource.clone() };
         let response = match info.verb.as_str() {
             "get" | "list" | "watch" => Box::pin(self.read(info, &target, asked, wanted)).await?,
             _ => Box::pin(self.write(info, &target, asked, wanted, body)).await?,
