@@ -1,7 +1,7 @@
 //! An API server of one kind. `kubectl --server=http://127.0.0.1:8080 create -f post.yaml` works against it, and so do `get`,
 //! `apply`, `edit`, `explain`, `wait` and `delete`.
 
-use kubefold_apiserver::{Cause, Kind, Server, TypedKind};
+use kubefold_apiserver::{Cause, Kind, Server};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -33,8 +33,8 @@ struct PostStatus {
     views: u64,
 }
 
-fn post() -> TypedKind<Post> {
-    Kind::of::<Post>("blog.example.com", "v1", "Post")
+pub(crate) fn server() -> Server {
+    let post = Kind::of::<Post>("blog.example.com", "v1", "Post")
         .schema()
         .short_name("po")
         .column("Title", "string", ".spec.title")
@@ -42,16 +42,19 @@ fn post() -> TypedKind<Post> {
         .selectable_field(".spec.author")
         .status()
         .default(|post| post.spec.title = post.spec.title.trim().to_owned())
-        .prepare_create(|post, context| drop(post.spec.author.get_or_insert_with(|| context.caller.user.clone())))
+        .prepare_create(|post, context| {
+            post.spec.author = post.spec.author.take().or(Some(context.caller.user.clone()))
+        })
         .validate(|post, _| match post.spec.title.chars().count() {
             0 => vec![Cause::required("spec.title", "a post has a headline")],
             1..=80 => Vec::new(),
             _ => vec![Cause::invalid_text("spec.title", &post.spec.title, "may not have more than 80 characters")],
-        })
+        });
+    Server::new().kind(post)
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1).unwrap_or("127.0.0.1:8080".into());
-    Ok(Server::new().kind(post()).serve(&address).await?)
+    Ok(server().serve(&address).await?)
 }

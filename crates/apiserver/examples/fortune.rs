@@ -57,7 +57,7 @@ impl Oracle {
 
 impl Rest for Oracle {
     type Object = Fortune;
-    const VERBS: &'static [&'static str] = &["get", "list", "watch", "create", "delete"];
+    const VERBS: &'static [&'static str] = &["get", "list", "watch", "create", "update", "patch", "delete"];
 
     async fn get(&self, target: &Target) -> Result<Option<Fortune>, Status> {
         Ok(self.all().into_iter().find(|fortune| fortune.metadata.name == target.name))
@@ -81,6 +81,15 @@ impl Rest for Oracle {
         Ok(fortune)
     }
 
+    async fn update(&self, target: &Target, new: Fortune, old: Fortune) -> Result<Fortune, Status> {
+        if !self.asked().contains_key(&target.name) {
+            return Err(Status::forbidden(format!("\"{}\" is eternal", old.saying)));
+        }
+        let fortune = Fortune { saying: "Who asks twice does not want to know.".to_owned(), ..new };
+        self.asked().insert(target.name.clone(), fortune.clone());
+        Ok(fortune)
+    }
+
     async fn delete(&self, target: &Target, fortune: Fortune) -> Result<Option<Fortune>, Status> {
         match self.asked().remove(&target.name) {
             Some(_) => Ok(None),
@@ -97,8 +106,12 @@ fn fortune() -> TypedKind<Fortune> {
         .rest(Oracle::default())
 }
 
+pub(crate) fn server() -> Server {
+    Server::new().kind(fortune())
+}
+
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1).unwrap_or("127.0.0.1:8080".into());
-    Ok(Server::new().kind(fortune()).serve(&address).await?)
+    Ok(server().serve(&address).await?)
 }

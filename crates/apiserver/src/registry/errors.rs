@@ -52,8 +52,8 @@ pub(super) fn invalid(kind: &Kind, name: &str, causes: Vec<Cause>) -> Status {
 
 /// What is there cannot be said in the version that was asked for.
 pub(super) fn unreadable(kind: &Kind, name: &str, error: &ConversionError) -> Status {
-    let resource = qualified(&kind.group, &kind.plural);
-    Status::internal(format!("{resource} {name} is stored as it cannot be read: {error}", name = Quoted(name)))
+    let (resource, version) = (qualified(&kind.group, &kind.plural), Quoted(&kind.version));
+    Status::internal(format!("{resource} {name} cannot be read in version {version}: {error}", name = Quoted(name)))
 }
 
 /// What a client sent cannot be said in the version that is stored.

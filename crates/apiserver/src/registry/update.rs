@@ -315,7 +315,8 @@ pub(super) fn check(kind: &Kind, name: &str, preconditions: &Preconditions, ther
 /// Errors: 409, 422.
 fn check_revision(kind: &Kind, name: &str, new: &Value, old: &Value) -> Result<(), Status> {
     match meta::text(new, "resourceVersion") {
-        "" | "0" if kind.strategy.updates_unconditionally() => Ok(()),
+        // What has none there, an object that is not stored, needs none.
+        "" | "0" if kind.strategy.updates_unconditionally() || meta::text(old, "resourceVersion").is_empty() => Ok(()),
         "" | "0" => {
             let why = "Invalid value: 0: must be specified for an update";
             let cause = Cause::new("FieldValueInvalid", "metadata.resourceVersion", why);
