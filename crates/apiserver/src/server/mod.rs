@@ -10,9 +10,11 @@
 //! # }
 //! ```
 //!
+//! - `certificate`: TLS
 //! - `gate`: who asks
 //! - `plain`: a listener without TLS, for this machine alone
 
+mod certificate;
 mod gate;
 mod plain;
 #[cfg(test)]
@@ -40,7 +42,7 @@ use gate::Gate;
 use kubefold_serving::{
     Limits, ListenError, Listener, Shutdown,
     caller::Caller,
-    tls::{Believed, ClientAuthority, Tls, TlsError, TlsFiles},
+    tls::{Believed, ClientAuthority, TlsError, TlsFiles},
 };
 use kubefold_wire::status::{Status, qualified};
 
@@ -280,7 +282,7 @@ impl Server {
             return Err(ServerError::NobodyLogsIn);
         }
         let socket = if has_tls {
-            let tls = Arc::new(ArcSwap::from_pointee(Tls::new(&self.tls)?));
+            let tls = Arc::new(ArcSwap::from_pointee(certificate::tls(&self.tls)?));
             Socket::Tls(Listener::bind(place, tls, Limits::DEFAULT.for_tokens()).await?)
         } else {
             let bound = TcpListener::bind(place).await;
