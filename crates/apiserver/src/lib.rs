@@ -1,7 +1,10 @@
-//! An embeddable API server in Kubernetes' style: what the members of `kubefold demo` are made of, and where fault
-//! injection and load come from.
+//! An embeddable API server in Kubernetes' style: kinds of your own in one call, for kubectl, client-go and controllers.
 //!
-//! One call makes a server of descriptions of kinds. It speaks for itself alone: nothing in it knows of fleets.
+//! Begin with [`Server`]. A kind is a [`Kind::of`] a Rust type, with what [`TypedKind`] lets be said of it; one whose
+//! objects are not stored is a [`Rest`]. What is wrong with an object is a list of [`Cause`]s, any other refusal a
+//! [`Status`]. [`registry::Registry`] does in this process what requests do over HTTP. The README has an example.
+//!
+//! The members of `kubefold demo` are such servers, too. It speaks for itself alone: nothing in it knows of fleets.
 //!
 //! - `storage`: keys, values, revisions, watches: a trait and an implementation in memory
 //! - `schema`: the types of an object's fields; decoding, defaults, pruning, validation, OpenAPI documents
@@ -12,13 +15,14 @@
 //! - `definitions`: custom resources, whose kinds come and go
 //! - `typed`: kinds of Rust types
 //! - `serve`: the registry over HTTP, with discovery
-//! - `sim`: controllers, a scheduler and a kubelet that make workloads live
+//! - `sim`: namespaces that end, garbage that is collected; and controllers, a scheduler and a kubelet that make workloads
+//!   live
 //! - `server`: all of these in one call
 //! - `faults`: what can go wrong with answers, on demand
 //! - `cluster`: all of these together
 //! - `endpoint`: an address with TLS, that can be killed and revived
 //!
-//! May name: `table`, `wire`. Rooms in it name those above them in this list only.
+//! May name: `serving`, `table`, `wire`. Rooms in it name those above them in this list only.
 
 #[cfg(feature = "demo")]
 pub mod cluster;

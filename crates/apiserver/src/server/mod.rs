@@ -351,6 +351,18 @@ impl Running {
         self.server.clone()
     }
 
+    /// Rewrites all objects that are stored in another version than new ones are: after a program's hub has changed. Answers how
+    /// many there were. It may be stopped and begun again; clients may read and write meanwhile.
+    ///
+    /// Errors: 400 or 500, for an object that cannot be converted (those before it were); the storage's. Cancel: safe.
+    pub async fn migrate(&self) -> Result<usize, Status> {
+        let mut count = 0;
+        for kind in self.registry().catalog().kinds() {
+            count += self.registry().migrate(kind).await?;
+        }
+        Ok(count)
+    }
+
     /// Ends watches and controllers, and waits until they have ended.
     pub async fn end(self) {
         self.stop.cancel();

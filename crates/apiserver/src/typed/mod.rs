@@ -44,6 +44,16 @@ pub enum KindError {
         /// What is wrong.
         causes: Vec<Cause>,
     },
+    /// Its definition has a version of which nobody says how it is converted.
+    #[error(
+        "the version {version} of {name} has no conversion; add it with TypedKind::version, or take it out of the definition"
+    )]
+    NoConversion {
+        /// Such as `posts.blog.example.com`.
+        name: String,
+        /// Such as `v1alpha1`.
+        version: String,
+    },
     /// It is one of Kubernetes' own kinds, whose names, schema, columns and versions are Kubernetes' own.
     #[error(
         "{group}/{version} {kind} is a built-in kind: its names, scope, schema, columns, subresources and versions cannot \
@@ -90,7 +100,7 @@ impl<T: Send + Sync + 'static> IntoKinds for TypedKind<T> {
 /// |---|---|
 /// | create | `default`, `prepare_create`, `validate`, `admit`, `warn`, `canonicalize` |
 /// | update, patch, apply | `default`, `prepare_update`, `validate`, `validate_update`, `admit`, `warn`, `warn_update`, `canonicalize` |
-/// | update of `/status` | `default`, then the schema is checked, `canonicalize` |
+/// | update of `/status` | `default`, `validate_status`, `canonicalize` |
 /// | every answer and every event | `decorate` |
 ///
 /// Between them Kubernetes' own is done: `generation`, the status that only `/status` changes, managed fields, conflicts.
@@ -285,7 +295,7 @@ impl<T: Send + Sync + 'static> TypedKind<T> {
     }
 
     /// One more path below an object, such as `posts/hello/export`, and who answers it. `verbs` are those of `get`, `create`
-    /// (POST), `update` (PUT), `patch` and `delete` that are answered.
+    /// (POST), `update` (PUT), `patch` and `delete` that are answered. One that is there already, such as `status`, is replaced.
     pub fn connect(mut self, name: &str, verbs: &[&str], connect: impl Connect) -> Self {
         let verbs = verbs.iter().map(|verb| (*verb).to_owned()).collect();
         self.connects.push(Connected { name: name.to_owned(), verbs, connect: Arc::new(connect) });
@@ -380,6 +390,15 @@ impl<T: Send + Sync + 'static> TypedKind<T> {
         self
     }
 
+    /// Says what is wrong with a change of the status, new and old, beyond the schema.
+    pub fn validate_status(
+        mut self,
+        validate: impl Fn(&T, &T, Context<'_>) -> Vec<Cause> + Send + Sync + 'static,
+    ) -> Self {
+        self.hooks.validate_status = Some(Box::new(validate));
+        self
+    }
+
     /// Warns whoever writes an object, new or changed.
     pub fn warn(mut self, warn: impl Fn(&T, Context<'_>) -> Vec<String> + Send + Sync + 'static) -> Self {
         self.hooks.warn = Some(Box::new(warn));
@@ -459,6 +478,11 @@ impl<T: Send + Sync + 'static> TypedKind<T> {
         } else {
             version::inherit(&mut definition, &hub);
             let name = access::text(&definition, "/metadata/name").to_owned();
+            let known =
+                |version: &&Value| codecs.iter().any(|codec| is_version(codec, &group, access::text(version, "/name")));
+            if let Some(version) = access::items(&definition, "/spec/versions").iter().find(|version| !known(version)) {
+                return Err(KindError::NoConversion { name, version: access::text(version, "/name").to_owned() });
+            }
             definitions::kinds_of(&mut definition).map_err(|causes| KindError::Invalid { name, causes })?
         };
         let codecs: Arc<[Arc<Codec<T>>]> = codecs.into_iter().map(Arc::new).collect();
@@ -466,7 +490,7 @@ impl<T: Send + Sync + 'static> TypedKind<T> {
         let hub_inner = inner.iter().find(|kind| kind.version == hub).map(|kind| Arc::clone(&kind.strategy));
         let hooks = Arc::new(hooks);
         let wrap = |mut kind: Kind| {
-            let own = codecs.iter().find(|codec| codec.api_version == kind_version(&kind)).unwrap_or(&stored);
+            let own = codecs.iter().find(|codec| is_version(codec, &kind.group, &kind.version)).unwrap_or(&stored);
             let strategy = Typed {
                 stored_inner: hub_inner.clone().unwrap_or_else(|| Arc::clone(&kind.strategy)),
                 inner: kind.strategy,
@@ -483,6 +507,7 @@ impl<T: Send + Sync + 'static> TypedKind<T> {
                 let (name, verbs) = (name.clone(), verbs.clone());
                 kind.connects.insert(name.clone(), Arc::clone(connect));
                 let kind_name = kind.kind.clone();
+                kind.subresources.retain(|there| there.name != name);
                 kind.subresources.push(Subresource { name, group: None, version: None, kind: kind_name, verbs });
             }
             if let Some(Answered { verbs, rest }) = &rest {
@@ -495,7 +520,7 @@ impl<T: Send + Sync + 'static> TypedKind<T> {
     }
 }
 
-/// A core kind's is `/v1`, as its codec has it.
-fn kind_version(kind: &Kind) -> String {
-    format!("{}/{}", kind.group, kind.version)
+/// A core kind's is `/v1`.
+fn is_version<T>(codec: &Codec<T>, group: &str, version: &str) -> bool {
+    codec.api_version.rsplit_once('/') == Some((group, version))
 }

@@ -31,6 +31,7 @@ pub(super) struct Hooks<T> {
     pub(super) prepare_update: Option<PrepareUpdate<T>>,
     pub(super) validate: Option<Judge<T, Cause>>,
     pub(super) validate_update: Option<JudgeUpdate<T, Cause>>,
+    pub(super) validate_status: Option<JudgeUpdate<T, Cause>>,
     pub(super) warn: Option<Judge<T, String>>,
     pub(super) warn_update: Option<JudgeUpdate<T, String>>,
     pub(super) canonicalize: Option<Change<T>>,
@@ -52,6 +53,7 @@ impl<T> Default for Hooks<T> {
             prepare_update: None,
             validate: None,
             validate_update: None,
+            validate_status: None,
             warn: None,
             warn_update: None,
             canonicalize: None,
@@ -270,7 +272,14 @@ impl<T: Send + Sync + 'static> Strategy for Typed<T> {
 
     fn validate_status_update(&self, new: &Value, old: &Value, context: Context<'_>) -> Vec<Cause> {
         let causes = self.inner.validate_status_update(new, old, context);
-        if causes.is_empty() { self.read(new).err().into_iter().collect() } else { causes }
+        if !causes.is_empty() {
+            return causes;
+        }
+        match (self.read(new), &self.hooks.validate_status, self.own.read(old)) {
+            (Err(cause), _, _) => vec![cause],
+            (Ok(Some(new)), Some(validate), Ok(old)) => validate(&new, &old, context),
+            _ => Vec::new(),
+        }
     }
 
     fn default_propagation(&self) -> Propagation {

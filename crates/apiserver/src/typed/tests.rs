@@ -326,6 +326,17 @@ fn a_kind_that_is_not_as_kubernetes_wants_it_is_refused_by_name() {
 }
 
 #[test]
+fn a_version_without_a_conversion_is_refused() {
+    let mut definition = post().definition().clone();
+    let versions = definition["spec"]["versions"].as_array_mut().unwrap();
+    let mut old = versions[0].clone();
+    (old["name"], old["storage"]) = ("v1beta1".into(), false.into());
+    versions.push(old);
+    let error = Kind::defined::<Post>(definition).build().err().unwrap().to_string();
+    assert!(error.starts_with("the version v1beta1 of posts.blog.example.com has no conversion"), "{error}");
+}
+
+#[test]
 fn plurals_are_as_kubernetes_guesses_them() {
     assert_eq!(["post", "policy", "bus"].map(plural_of), ["posts", "policies", "buses"]);
 }
@@ -346,7 +357,11 @@ async fn finalizers_and_grace_are_the_kinds() {
 
 #[tokio::test]
 async fn the_status_is_changed_by_its_own_path_alone_and_by_the_schema() {
-    let registry = registry(post());
+    let kind = post().validate_status(|new, _, _| match &new.status {
+        Some(shown) if shown.length > 9 => vec![Cause::forbidden("status.length", "is too long")],
+        _ => Vec::new(),
+    });
+    let registry = registry(kind);
     create(&registry, "Post", named("a", json!({"title": "abc"}))).await.unwrap();
     let kind = kind_of(&registry, "v1");
     let options = WriteOptions { part: Part::Status, ..WriteOptions::default() };
@@ -360,7 +375,9 @@ async fn the_status_is_changed_by_its_own_path_alone_and_by_the_schema() {
     assert_eq!(set(json!({"length": 1}), &WriteOptions::default()).await.unwrap().get("status"), None);
     assert_eq!(set(json!({"length": 1}), &options).await.unwrap()["status"]["length"], 1);
     let refused = set(json!({"length": "x"}), &options).await.unwrap_err();
-    assert!(refused.message.contains("status.length"), "{}", refused.message);
+    assert!(refused.message.contains("must be of type integer"), "{}", refused.message);
+    let refused = set(json!({"length": 10}), &options).await.unwrap_err();
+    assert!(refused.message.contains("status.length: Forbidden: is too long"), "{}", refused.message);
 }
 
 async fn export(_: kinds::Target, object: Value, _: Request<Body>) -> Result<Response<Body>, Status> {
