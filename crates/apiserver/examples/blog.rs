@@ -33,7 +33,7 @@ struct PostStatus {
     views: u64,
 }
 
-pub(crate) fn server() -> Server {
+fn server() -> Server {
     let post = Kind::of::<Post>("blog.example.com", "v1", "Post")
         .schema()
         .short_name("po")
@@ -55,6 +55,6 @@ pub(crate) fn server() -> Server {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let address = std::env::args().nth(1).unwrap_or("127.0.0.1:8080".into());
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
     Ok(server().serve(&address).await?)
 }

@@ -106,12 +106,12 @@ fn fortune() -> TypedKind<Fortune> {
         .rest(Oracle::default())
 }
 
-pub(crate) fn server() -> Server {
+fn server() -> Server {
     Server::new().kind(fortune())
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let address = std::env::args().nth(1).unwrap_or("127.0.0.1:8080".into());
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
     Ok(server().serve(&address).await?)
 }

@@ -11,6 +11,7 @@ use kubefold_apiserver::{
     Kind, Server, Status,
     registry::{Event, From, Part, Patch, Registry, Selection, WriteOptions},
     schema::FieldValidation,
+    server::interrupted,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -49,7 +50,7 @@ struct Page {
     title: String,
 }
 
-pub(crate) fn server() -> Server {
+fn server() -> Server {
     let site = Kind::of::<Site>(GROUP, "v1", "Site")
         .schema()
         .status()
@@ -60,7 +61,7 @@ pub(crate) fn server() -> Server {
 }
 
 /// Brings the world to what sites say, for ever.
-pub(crate) async fn operate(registry: &Registry) {
+async fn operate(registry: &Registry) {
     loop {
         let Err(status) = follow(registry).await else { return };
         tracing::warn!(error = status.message, "the controller begins anew");
@@ -130,12 +131,11 @@ async fn unpublish(registry: &Registry, sites: &Kind, site: &Site) -> Result<(),
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let address = std::env::args().nth(1).unwrap_or("127.0.0.1:8080".into());
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
     let bound = server().bind(&address).await?;
     let registry = bound.running().registry().clone();
-    let interrupted = async { drop(tokio::signal::ctrl_c().await) };
     tokio::select! {
-        () = bound.serve_until(interrupted) => {}
+        () = bound.serve_until(interrupted()?) => {}
         () = operate(&registry) => {}
     }
     Ok(())

@@ -125,12 +125,12 @@ fn fischer() -> TypedKind<Fischer> {
     Kind::of::<Fischer>("wardle.example.com", "v1beta1", "Fischer").schema().cluster_scoped()
 }
 
-pub(crate) fn server() -> Server {
+fn server() -> Server {
     Server::new().kind(flunder()).kind(fischer())
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let address = std::env::args().nth(1).unwrap_or("127.0.0.1:8080".into());
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
     Ok(server().serve(&address).await?)
 }

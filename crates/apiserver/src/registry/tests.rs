@@ -275,9 +275,9 @@ async fn nothing_is_done_elsewhere_that_must_not_be() {
     let dry = WriteOptions { dry_run: true, ..WriteOptions::default() };
     let new = json!({"metadata": {"name": "new"}});
     world.registry.create(&kind, "default", new.clone(), &dry).await.unwrap();
-    let no_update =
-        world.registry.update(&kind, "default", "a", thing("default", "a", "blue"), &WriteOptions::default());
-    assert_eq!(no_update.await.unwrap_err().reason, Reason::MethodNotAllowed);
+    let options = WriteOptions::default();
+    let no_update = world.registry.update(&kind, "default", "a", thing("default", "a", "blue"), &options).await;
+    assert_eq!(no_update.unwrap_err().reason, Reason::MethodNotAllowed);
     let preconditions = Preconditions { uid: Some("another".into()), resource_version: None };
     let wrong = DeleteOptions { preconditions, ..DeleteOptions::default() };
     assert_eq!(world.registry.delete(&kind, "default", "a", &wrong).await.unwrap_err().reason, Reason::Conflict);

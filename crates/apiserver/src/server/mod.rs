@@ -140,7 +140,7 @@ pub enum ServerError {
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The signals that end it cannot be followed.
-    #[error("cannot wait for Ctrl-C: {0}")]
+    #[error("cannot wait for signals: {0}")]
     Signal(std::io::Error),
 }
 
@@ -299,17 +299,30 @@ impl Server {
         Ok(Bound { running, gate, socket, address })
     }
 
-    /// Serves at an address until Ctrl-C. As [`Server::bind`].
+    /// Serves at an address until Ctrl-C, or SIGTERM. As [`Server::bind`].
     ///
     /// Errors: as [`Server::bind`].
     pub async fn serve(self, address: &str) -> Result<(), ServerError> {
         let bound = self.bind(address).await?;
         tracing::info!(address = %bound.address(), "serving");
-        let mut failed = None;
-        let interrupted = async { failed = tokio::signal::ctrl_c().await.err() };
-        bound.serve_until(interrupted).await;
-        failed.map_or(Ok(()), |error| Err(ServerError::Signal(error)))
+        bound.serve_until(interrupted()?).await;
+        Ok(())
     }
+}
+
+/// Is over with Ctrl-C (SIGINT), or when whoever runs the process wants it to end (SIGTERM).
+///
+/// Errors: the signals cannot be followed.
+pub fn interrupted() -> Result<impl Future<Output = ()>, ServerError> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(ServerError::Signal)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(ServerError::Signal)?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
 }
 
 /// The kinds that are served beside a program's.
