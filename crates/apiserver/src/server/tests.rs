@@ -1,6 +1,6 @@
 //! What a server refuses to be, and who gets in.
 
-use http::{Request, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use tower::ServiceExt as _;
 
 use super::*;
 use crate::registry::WriteOptions;
-use kubefold_wire::body::empty;
+use kubefold_wire::body::{Body, empty, full};
 
 #[derive(Serialize, Deserialize)]
 struct Post {
@@ -68,6 +68,30 @@ async fn without_built_in_kinds_every_namespace_is_there() {
     let object = json!({"metadata": {"name": "a"}, "spec": {}});
     running.registry().create(&kind, "anywhere", object, &WriteOptions::default()).await.unwrap();
     assert_eq!(running.registry().catalog().kinds().len(), 1);
+}
+
+async fn export(_: crate::kinds::Target, object: Value, _: Request<Body>) -> Result<Response<Body>, Status> {
+    Ok(Response::new(full(object["metadata"]["name"].to_string())))
+}
+
+#[tokio::test]
+async fn a_subresource_is_answered_by_whoever_wrote_the_kind() {
+    let kind = Kind::of::<Post>("blog.example.com", "v1", "Post").connect("export", &["get"], export);
+    let running = Server::new().kind(kind).start().await.unwrap();
+    let kind = running.registry().kind("blog.example.com", "Post").unwrap();
+    let object = json!({"metadata": {"name": "a"}, "spec": {}});
+    running.registry().create(&kind, "default", object, &WriteOptions::default()).await.unwrap();
+    let ask = async |method: &str, path: &str| {
+        let path = format!("/apis/blog.example.com/v1/namespaces/default/posts/{path}");
+        let request = Request::builder().method(method).uri(path).body(empty()).unwrap();
+        let response = running.service().oneshot(request).await.unwrap();
+        let code = response.status().as_u16();
+        (code, String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap())
+    };
+    assert_eq!(ask("GET", "a/export").await, (200, "\"a\"".to_owned()));
+    assert_eq!(ask("POST", "a/export").await.0, 405);
+    assert_eq!(ask("GET", "b/export").await.0, 404);
+    assert_eq!(ask("GET", "a/nothing").await.0, 404);
 }
 
 /// A definition that a client makes must not take a program's kind over.

@@ -1,6 +1,5 @@
 //! Kinds of Rust types in a registry, without HTTP.
 
-use http::{Request, Response};
 use k8s_openapi::api::{batch::v1::Job, core::v1::ConfigMap};
 use kube::{CustomResource, CustomResourceExt};
 use schemars::JsonSchema;
@@ -10,14 +9,10 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     registry::{DeleteOptions, Env, ListOptions, Part, Registry, WriteOptions},
-    serve::registry_of,
     storage::{Memory, Storage},
 };
 use kubefold_serving::caller::Caller;
-use kubefold_wire::{
-    body::{Body, empty, full},
-    status::Status,
-};
+use kubefold_wire::status::Status;
 
 const GROUP: &str = "blog.example.com";
 
@@ -47,7 +42,8 @@ fn post() -> TypedKind<Post> {
 }
 
 fn over(storage: Arc<dyn Storage>, kinds: impl IntoKinds) -> Registry {
-    registry_of(storage, Env::default(), kinds.into_kinds().unwrap())
+    let allocator = kinds::Allocator::new(std::net::Ipv4Addr::new(10, 96, 0, 0), 16);
+    Registry::new(storage, Env::default(), allocator, kinds.into_kinds().unwrap().into_iter().map(Arc::new))
 }
 
 fn registry(kinds: impl IntoKinds) -> Registry {
@@ -378,29 +374,6 @@ async fn the_status_is_changed_by_its_own_path_alone_and_by_the_schema() {
     assert!(refused.message.contains("must be of type integer"), "{}", refused.message);
     let refused = set(json!({"length": 10}), &options).await.unwrap_err();
     assert!(refused.message.contains("status.length: Forbidden: is too long"), "{}", refused.message);
-}
-
-async fn export(_: kinds::Target, object: Value, _: Request<Body>) -> Result<Response<Body>, Status> {
-    Ok(Response::new(full(object["spec"]["title"].to_string())))
-}
-
-#[tokio::test]
-async fn a_subresource_is_answered_by_whoever_wrote_the_kind() {
-    use crate::serve::{ApiServer, Settings};
-    use http_body_util::BodyExt;
-    let registry = registry(post().connect("export", &["get"], export));
-    create(&registry, "Post", named("a", json!({"title": "abc"}))).await.unwrap();
-    let server = ApiServer::new(registry, Settings::new("v1.36.3"));
-    let ask = async |method: &str, path: &str| {
-        let path = format!("/apis/blog.example.com/v1/namespaces/default/posts/{path}");
-        let response = server.answer(Request::builder().method(method).uri(path).body(empty()).unwrap()).await;
-        let code = response.status().as_u16();
-        (code, String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap())
-    };
-    assert_eq!(ask("GET", "a/export").await, (200, "\"abc\"".to_owned()));
-    assert_eq!(ask("POST", "a/export").await.0, 405);
-    assert_eq!(ask("GET", "b/export").await.0, 404);
-    assert_eq!(ask("GET", "a/nothing").await.0, 404);
 }
 
 #[test]
