@@ -43,7 +43,7 @@ fn server() -> Server {
         .status()
         .default(|post| post.spec.title = post.spec.title.trim().to_owned())
         .prepare_create(|post, context| {
-            post.spec.author = post.spec.author.take().or(Some(context.caller.user.clone()))
+            post.spec.author = post.spec.author.take().or_else(|| Some(context.caller.user.clone()))
         })
         .validate(|post, _| match post.spec.title.chars().count() {
             0 => vec![Cause::required("spec.title", "a post has a headline")],

@@ -50,7 +50,6 @@ pub(super) fn kinds(definition: &Value) -> Vec<Kind> {
         let strategy = Custom {
             types: Arc::clone(&types),
             type_name: type_name.clone(),
-            kind: kind.to_owned(),
             has_status,
             scale: scale.clone(),
             stored: stored.clone(),
@@ -153,7 +152,6 @@ struct Stored {
 struct Custom {
     types: Arc<Types>,
     type_name: String,
-    kind: String,
     has_status: bool,
     scale: Option<Scale>,
     stored: Option<Stored>,
@@ -164,11 +162,6 @@ struct Custom {
 impl Custom {
     fn faults(&self, object: &Value, old: Option<&Value>) -> Vec<Cause> {
         let mut causes = Vec::new();
-        let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
-        if kind != self.kind {
-            let message = format!("Invalid value: {}: must be {}", golang::quoted(kind), self.kind);
-            causes.push(Cause::new("FieldValueInvalid", "kind", message));
-        }
         if let Some(typed) = self.types.named(&self.type_name) {
             causes.extend(match old {
                 Some(old) => validate_update(typed, object, old),
@@ -294,8 +287,24 @@ impl Strategy for Custom {
         self.faults(new, Some(old))
     }
 
+    /// Only the status counts: what else is wrong was there before.
     fn validate_status_update(&self, new: &Value, old: &Value, _context: Context<'_>) -> Vec<Cause> {
-        self.faults(new, Some(old))
+        let mut causes = Vec::new();
+        let typed = self.types.named(&self.type_name).and_then(|typed| typed.field("status"));
+        if let (Some(typed), Some(status)) = (typed, new.get("status")) {
+            let old = old.get("status").unwrap_or(&Value::Null);
+            causes.extend(validate_update(typed, status, old).into_iter().map(|cause| Cause {
+                field: match cause.field.as_str() {
+                    "<nil>" | "" => "status".to_owned(),
+                    field if field.starts_with('[') => format!("status{field}"),
+                    field => format!("status.{field}"),
+                },
+                ..cause
+            }));
+        }
+        let path = self.scale.as_ref().map(|scale| scale.status_replicas.as_str());
+        causes.extend(path.and_then(|path| replicas(new, path)));
+        causes
     }
 
     fn printer(&self) -> Option<Printer> {

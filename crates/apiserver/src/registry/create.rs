@@ -14,7 +14,10 @@ use crate::{
     schema::arrange,
     storage::{StorageError, When},
 };
-use kubefold_wire::status::{Reason, Status};
+use kubefold_wire::{
+    media::is_built_in,
+    status::{Cause, Reason, Status},
+};
 
 /// How often a name is made up. Source: `store.go`, `maxNameGenerationCreateAttempts`.
 const NAMES_MAX: usize = 8;
@@ -48,7 +51,7 @@ impl Registry {
         mut object: Value,
         options: &WriteOptions,
     ) -> Result<Written, Status> {
-        meta::set_type(&mut object, kind);
+        set_type(kind, &mut object)?;
         place(kind, namespace, &mut object)?;
         if !matches!(meta::text(&object, "resourceVersion"), "" | "0") {
             return Err(Status::internal("resourceVersion should not be set on objects to be created"));
@@ -138,6 +141,20 @@ pub(super) fn arranged(kind: &Kind, object: Value) -> Value {
         Some(typed) => arrange(typed, object),
         None => object,
     }
+}
+
+/// Says the kind and version of the request in an object.
+///
+/// Errors: 422, if a custom resource says another kind. Source: kubernetes/apiextensions-apiserver
+/// `pkg/registry/customresource/validator.go` `ValidateTypeMeta`.
+pub(super) fn set_type(kind: &Kind, object: &mut Value) -> Result<(), Status> {
+    let said = object.get("kind").and_then(Value::as_str).unwrap_or(&kind.kind);
+    if said != kind.kind && !is_built_in(&kind.group) {
+        let cause = Cause::invalid_text("kind", said, &format!("must be {}", kind.kind));
+        return Err(Status::invalid(&kind.group, said, meta::text(object, "name"), vec![cause]));
+    }
+    meta::set_type(object, kind);
+    Ok(())
 }
 
 /// Puts an object into the namespace of the request.

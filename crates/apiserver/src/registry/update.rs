@@ -9,7 +9,7 @@ use crate::{
     patch::managed,
     registry::{
         Object, Part, Preconditions, Registry, WriteOptions, Written,
-        create::{arranged, place, stored},
+        create::{arranged, place, set_type, stored},
         delete,
         errors::{self, MODIFIED},
         key_of, meta, names, shown_value,
@@ -234,7 +234,7 @@ impl Registry {
         revise: &mut Revise<'_>,
     ) -> Result<(Value, Vec<String>), Status> {
         let mut object = revise(None)?;
-        meta::set_type(&mut object, kind);
+        set_type(kind, &mut object)?;
         place(kind, namespace, &mut object)?;
         Box::pin(self.made(kind, namespace, object, options)).await
     }
@@ -253,7 +253,7 @@ impl Registry {
     ) -> Result<(Value, Vec<String>), Status> {
         let strategy = &kind.strategy;
         let mut new = revise(Some(old))?;
-        meta::set_type(&mut new, kind);
+        set_type(kind, &mut new)?;
         check_revision(kind, name, &new, old)?;
         let revision = Some(meta::field(old, "resourceVersion").clone()).filter(|revision| !revision.is_null());
         // Without one it is the present one's: what is there is written over.

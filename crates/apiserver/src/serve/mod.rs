@@ -46,7 +46,7 @@ use kubefold_wire::{
     body::{Body, full},
     deadline,
     info::{RequestInfo, without_tail},
-    media,
+    media::{self, is_built_in},
     status::{Reason, Status},
 };
 
@@ -265,6 +265,10 @@ fn fits(info: &RequestInfo, kind: &Kind) -> Result<(), Status> {
         info.subresource.is_empty() || kind.subresources.iter().any(|one| one.name == info.subresource);
     // Below a subresource there is something only where it proxies.
     let too_deep = info.parts.len() > 3 && info.subresource != "proxy";
+    if scope_fits && !subresource_fits && !is_built_in(&kind.group) {
+        // Source: kubernetes/apiextensions-apiserver `pkg/apiserver/customresource_handler.go`.
+        return Err(Status::not_found(&kind.group, &kind.plural, &info.name));
+    }
     if scope_fits && subresource_fits && !only_posted && !too_deep { Ok(()) } else { Err(Status::no_such_path()) }
 }
 
