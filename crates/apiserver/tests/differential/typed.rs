@@ -150,7 +150,9 @@ async fn a_kind_of_a_rust_type_answers_as_its_definition_does_at_a_kube_apiserve
     let running = Own::new().kind(post()).start().await.unwrap();
     let (real, own) = (Server::Real(Box::new(api)), Server::Embedded(running.service()));
     let shop = step("POST", "/api/v1/namespaces", json!({"metadata": {"name": "shop"}}));
-    (real.answer(&shop).await, own.answer(&shop).await);
+    for server in [&real, &own] {
+        assert_eq!(server.answer(&shop).await.0, 201);
+    }
     let mut wrong = String::new();
     for step in creates().iter().chain(&changes()) {
         let (said, told) = (real.answer(step).await, own.answer(step).await);
