@@ -35,9 +35,10 @@ const APISERVER_LAYERS: &[&[&str]] = &[
     &["patch", "kinds"],
     &["registry"],
     &["definitions"],
+    &["typed"],
     &["serve"],
     &["sim", "faults"],
-    &["endpoint"],
+    &["endpoint", "server"],
     &["cluster"],
 ];
 /// Folders that take values and return values, and the files in them that may do more, until their room is rebuilt.

@@ -1,6 +1,6 @@
 //! A whole cluster in one process: built-in kinds over memory, served over TLS, with controllers that make it live.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc};
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -16,9 +16,6 @@ use crate::{
     storage::Memory,
 };
 use kubefold_wire::status::Status;
-
-/// After a failure of the storage.
-const AGAIN: Duration = Duration::from_secs(1);
 
 /// What a cluster is to be.
 #[derive(Clone, Debug)]
@@ -57,7 +54,7 @@ impl Cluster {
         fill(registry.clone()).await?;
         bootstrap(&registry).await?;
         if let Some(definitions) = Definitions::new(registry.clone()) {
-            tasks.spawn(follow(definitions, stop.clone()));
+            tasks.spawn(definitions.follow_until(stop.clone()));
         }
         let settings = Settings {
             drain: stop.clone(),
@@ -98,15 +95,5 @@ pub enum ClusterError {
 impl From<Status> for ClusterError {
     fn from(status: Status) -> Self {
         Self::Fill(status)
-    }
-}
-
-/// Serves what definitions say, again and again.
-async fn follow(mut definitions: Definitions, stop: CancellationToken) {
-    while !stop.is_cancelled() {
-        if let Err(status) = definitions.run(&stop).await {
-            tracing::warn!(error = status.message, "restarting the watch of custom resource definitions");
-            let _cancelled = stop.run_until_cancelled(tokio::time::sleep(AGAIN)).await;
-        }
     }
 }

@@ -1,7 +1,10 @@
-//! An embeddable API server in Kubernetes' style: what the members of `kubefold demo` are made of, and where fault
-//! injection and load come from.
+//! An embeddable API server in Kubernetes' style: kinds of your own in one call, for kubectl, client-go and controllers.
 //!
-//! One call makes a server of descriptions of kinds. It speaks for itself alone: nothing in it knows of fleets.
+//! Begin with [`Server`]. A kind is a [`Kind::of`] a Rust type, with what [`TypedKind`] lets be said of it; one whose
+//! objects are not stored is a [`Rest`]. What is wrong with an object is a list of [`Cause`]s, any other refusal a
+//! [`Status`]. [`registry::Registry`] does in this process what requests do over HTTP. The README has an example.
+//!
+//! The members of `kubefold demo` are such servers, too. It speaks for itself alone: nothing in it knows of fleets.
 //!
 //! - `storage`: keys, values, revisions, watches: a trait, memory, and a file of SQLite
 //! - `schema`: the types of an object's fields; decoding, defaults, pruning, validation, OpenAPI documents
@@ -10,8 +13,11 @@
 //! - `kinds`: what a server knows of a kind, its strategy, and the built-in kinds
 //! - `registry`: create, get, list, watch, update, patch, delete over a storage, for any kind
 //! - `definitions`: custom resources, whose kinds come and go
+//! - `typed`: kinds of Rust types
 //! - `serve`: the registry over HTTP, with discovery
-//! - `sim`: controllers, a scheduler and a kubelet that make workloads live
+//! - `sim`: namespaces that end, garbage that is collected; and controllers, a scheduler and a kubelet that make workloads
+//!   live
+//! - `server`: all of these in one call
 //! - `faults`: what can go wrong with answers, on demand
 //! - `cluster`: all of these together
 //! - `endpoint`: an address with TLS, that can be killed and revived
@@ -31,14 +37,24 @@ pub mod patch;
 pub mod registry;
 pub mod schema;
 pub mod serve;
-#[cfg(feature = "demo")]
+pub mod server;
 pub mod sim;
 pub mod storage;
+pub mod typed;
 
 use futures::future::BoxFuture;
 use http::{Request, Response};
 
 use kubefold_wire::body::Body;
+
+pub use crate::{
+    kinds::{Changed, Connect, Context, Dependency, Kind, Rest, Target, Watch},
+    server::{BuiltIn, Server},
+    storage::{Memory, Storage},
+    typed::{TypedKind, Version},
+};
+pub use kubefold_serving::caller::Caller;
+pub use kubefold_wire::status::{Cause, Status};
 
 /// What answers requests. The caller is in the request's extensions.
 pub trait Service: Send + Sync + 'static {

@@ -30,6 +30,9 @@ const MANAGER: &str = "kube-apiserver";
 /// How soon a definition is looked at again whose objects are still there.
 const AGAIN: Duration = Duration::from_millis(500);
 
+/// After a failure of the storage.
+const RETRY: Duration = Duration::from_secs(1);
+
 /// The definitions of one registry.
 pub struct Definitions {
     registry: Registry,
@@ -56,6 +59,18 @@ impl Definitions {
         let kind = Arc::new(definition_kind(&*registry.resource(GROUP, "v1", "customresourcedefinitions")?));
         registry.serve_kind(Arc::clone(&kind));
         Some(Self { registry, kind, served: BTreeMap::new(), going: BTreeSet::new() })
+    }
+
+    /// Follows them until it is cancelled, whatever the storage says.
+    ///
+    /// Cancel: safe.
+    pub async fn follow_until(mut self, stop: CancellationToken) {
+        while !stop.is_cancelled() {
+            if let Err(status) = self.run(&stop).await {
+                tracing::warn!(error = status.message, "restarting the watch of custom resource definitions");
+                let _cancelled = stop.run_until_cancelled(tokio::time::sleep(RETRY)).await;
+            }
+        }
     }
 
     /// Follows them until it is cancelled, or the storage does not answer.
@@ -148,7 +163,18 @@ impl Definitions {
             taken.resources.extend(texts(&other, "/status/acceptedNames/shortNames"));
             taken.kinds.extend([name("kind"), name("listKind")]);
         }
+        taken.extend_with_own(&self.own(group));
         Ok(taken)
+    }
+
+    /// The kinds of a group that no definition made: the server brings them itself.
+    fn own(&self, group: &str) -> Vec<Arc<Kind>> {
+        let defined = |kind: &Arc<Kind>| {
+            let mut all = self.served.values().flat_map(|served| &served.kinds);
+            all.any(|served| served.group == kind.group && served.plural == kind.plural)
+        };
+        let catalog = self.registry.catalog();
+        catalog.kinds().iter().filter(|kind| kind.group == group && !defined(kind)).cloned().collect()
     }
 
     fn serve(&mut self, definition: &Value) {
@@ -245,6 +271,16 @@ impl Definitions {
 struct Taken {
     resources: BTreeSet<String>,
     kinds: BTreeSet<String>,
+}
+
+impl Taken {
+    fn extend_with_own(&mut self, kinds: &[Arc<Kind>]) {
+        for kind in kinds {
+            self.resources.extend([kind.plural.clone(), kind.singular.clone()]);
+            self.resources.extend(kind.short_names.iter().cloned());
+            self.kinds.extend([kind.kind.clone(), format!("{}List", kind.kind)]);
+        }
+    }
 }
 
 fn texts(value: &Value, at: &str) -> Vec<String> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::{
-    kinds::{Kind, Scale, Strategy, Subresource, keep, put, set_generation},
+    kinds::{Context, ConversionError, Kind, Scale, Strategy, Subresource, keep, put, set_generation},
     schema::{Types, arrange, bad_value, fill_defaults, prune, structural, validate, validate_update},
 };
 use kubefold_table::{Definition as Columns, Printer};
@@ -50,7 +50,6 @@ pub(super) fn kinds(definition: &Value) -> Vec<Kind> {
         let strategy = Custom {
             types: Arc::clone(&types),
             type_name: type_name.clone(),
-            kind: kind.to_owned(),
             has_status,
             scale: scale.clone(),
             stored: stored.clone(),
@@ -70,9 +69,11 @@ pub(super) fn kinds(definition: &Value) -> Vec<Kind> {
             has_status,
             subresources: subresources(kind, has_status, scale.is_some()),
             scale,
+            selectable_fields: selectable_fields(version),
             types,
             type_name,
             strategy: Arc::new(strategy),
+            ..Kind::default()
         }
     };
     served.into_iter().map(make).collect()
@@ -107,6 +108,12 @@ fn rank(version: &str) -> (u8, u64, u64, std::cmp::Reverse<String>) {
         }
     }
     other
+}
+
+/// `spec.color` of `{"jsonPath": ".spec.color"}`.
+fn selectable_fields(version: &Value) -> Vec<String> {
+    let paths = access::items(version, "/selectableFields").iter().map(|field| access::text(field, "/jsonPath"));
+    paths.map(|path| path.trim_start_matches('.').to_owned()).collect()
 }
 
 fn scale(version: &Value) -> Option<Scale> {
@@ -145,7 +152,6 @@ struct Stored {
 struct Custom {
     types: Arc<Types>,
     type_name: String,
-    kind: String,
     has_status: bool,
     scale: Option<Scale>,
     stored: Option<Stored>,
@@ -156,11 +162,6 @@ struct Custom {
 impl Custom {
     fn faults(&self, object: &Value, old: Option<&Value>) -> Vec<Cause> {
         let mut causes = Vec::new();
-        let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
-        if kind != self.kind {
-            let message = format!("Invalid value: {}: must be {}", golang::quoted(kind), self.kind);
-            causes.push(Cause::new("FieldValueInvalid", "kind", message));
-        }
         if let Some(typed) = self.types.named(&self.type_name) {
             causes.extend(match old {
                 Some(old) => validate_update(typed, object, old),
@@ -225,14 +226,14 @@ impl Strategy for Custom {
         }
     }
 
-    fn prepare_for_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value, _context: Context<'_>) {
         if self.has_status {
             put(object, "status", None);
         }
         set_generation(object, 1);
     }
 
-    fn validate(&self, object: &Value) -> Vec<Cause> {
+    fn validate(&self, object: &Value, _context: Context<'_>) -> Vec<Cause> {
         self.faults(object, None)
     }
 
@@ -242,9 +243,9 @@ impl Strategy for Custom {
         }
     }
 
-    fn to_storage(&self, mut object: Value) -> Value {
+    fn to_storage(&self, mut object: Value) -> Result<Value, ConversionError> {
         let Some(stored) = self.stored.as_ref().filter(|stored| stored.type_name != self.type_name) else {
-            return object;
+            return Ok(object);
         };
         put(&mut object, "apiVersion", Some(stored.api_version.clone().into()));
         if let Some(typed) = stored.types.named(&stored.type_name) {
@@ -252,24 +253,24 @@ impl Strategy for Custom {
             fill_defaults(typed, &mut object);
             object = arrange(typed, object);
         }
-        object
+        Ok(object)
     }
 
     /// Versions differ in what their schemas know.
-    fn from_storage(&self, mut object: Value) -> Value {
+    fn from_storage(&self, mut object: Value) -> Result<Value, ConversionError> {
         if let Some(typed) = self.types.named(&self.type_name) {
             prune(typed, &mut object);
             fill_defaults(typed, &mut object);
             object = arrange(typed, object);
         }
-        object
+        Ok(object)
     }
 
     fn updates_unconditionally(&self) -> bool {
         false
     }
 
-    fn prepare_for_update(&self, new: &mut Value, old: &Value) {
+    fn prepare_for_update(&self, new: &mut Value, old: &Value, _context: Context<'_>) {
         if self.has_status {
             keep(new, old, "status");
         }
@@ -282,12 +283,28 @@ impl Strategy for Custom {
         set_generation(new, before + i64::from(rest(new) != rest(old)));
     }
 
-    fn validate_update(&self, new: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, new: &Value, old: &Value, _context: Context<'_>) -> Vec<Cause> {
         self.faults(new, Some(old))
     }
 
-    fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<Cause> {
-        self.faults(new, Some(old))
+    /// Only the status counts: what else is wrong was there before.
+    fn validate_status_update(&self, new: &Value, old: &Value, _context: Context<'_>) -> Vec<Cause> {
+        let mut causes = Vec::new();
+        let typed = self.types.named(&self.type_name).and_then(|typed| typed.field("status"));
+        if let (Some(typed), Some(status)) = (typed, new.get("status")) {
+            let old = old.get("status").unwrap_or(&Value::Null);
+            causes.extend(validate_update(typed, status, old).into_iter().map(|cause| Cause {
+                field: match cause.field.as_str() {
+                    "<nil>" | "" => "status".to_owned(),
+                    field if field.starts_with('[') => format!("status{field}"),
+                    field => format!("status.{field}"),
+                },
+                ..cause
+            }));
+        }
+        let path = self.scale.as_ref().map(|scale| scale.status_replicas.as_str());
+        causes.extend(path.and_then(|path| replicas(new, path)));
+        causes
     }
 
     fn printer(&self) -> Option<Printer> {

@@ -4,8 +4,8 @@
 //! - `custom`: the kinds that it makes, and what is special to their objects
 //! - `controller`: accepts names, serves kinds, and clears up when a definition goes
 //!
-//! Not here: conversion by webhooks (refused), `selectableFields` (kept, not selectable), rules in
-//! `x-kubernetes-validations` (kept, not evaluated; a warning says so).
+//! Not here: conversion by webhooks (refused), rules in `x-kubernetes-validations` (kept, not evaluated; a warning says
+//! so).
 
 mod controller;
 mod custom;
@@ -17,7 +17,10 @@ mod tests;
 
 use std::sync::Arc;
 
-use crate::kinds::Kind;
+use serde_json::{Value, json};
+
+use crate::kinds::{Kind, Strategy, put};
+use kubefold_wire::status::Cause;
 
 pub use controller::Definitions;
 
@@ -26,6 +29,30 @@ pub const GROUP: &str = "apiextensions.k8s.io";
 
 /// What a definition waits for when it is deleted: that its objects are gone.
 pub const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// The kinds of a definition that no client sent: it is a program's own, so that nobody else has its names, and a group of
+/// Kubernetes' own needs no word of approval. Fills in its defaults and its status.
+///
+/// Errors: what is wrong with it.
+pub(crate) fn kinds_of(definition: &mut Value) -> Result<Vec<Kind>, Vec<Cause>> {
+    let strategy = strategy::Definition;
+    if let Some(metadata) = definition.get_mut("metadata").and_then(Value::as_object_mut) {
+        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+        put(annotations, "api-approved.kubernetes.io", Some("unapproved, a program's own".into()));
+    }
+    strategy.default(definition);
+    put(definition, "status", None);
+    strategy::add_stored(definition);
+    let causes = spec::faults(definition, None);
+    if !causes.is_empty() {
+        return Err(causes);
+    }
+    let names = definition.pointer("/spec/names").cloned();
+    if let Some(status) = definition.get_mut("status") {
+        put(status, "acceptedNames", names);
+    }
+    Ok(custom::kinds(definition))
+}
 
 #[cfg(test)]
 const TYPE: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition";

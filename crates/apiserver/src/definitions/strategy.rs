@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use super::{FINALIZER, schema, spec};
-use crate::kinds::{Strategy, keep, put, raise_generation, set_generation};
+use crate::kinds::{Context, Strategy, keep, put, raise_generation, set_generation};
 use kubefold_wire::{golang::Quoted, status::Cause};
 
 /// Of `customresourcedefinitions`.
@@ -32,17 +32,17 @@ impl Strategy for Definition {
         }
     }
 
-    fn prepare_for_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value, _context: Context<'_>) {
         set_generation(object, 1);
         put(object, "status", None);
         add_stored(object);
     }
 
-    fn validate(&self, object: &Value) -> Vec<Cause> {
+    fn validate(&self, object: &Value, _context: Context<'_>) -> Vec<Cause> {
         spec::faults(object, None)
     }
 
-    fn warnings(&self, object: &Value) -> Vec<String> {
+    fn warnings(&self, object: &Value, _context: Context<'_>) -> Vec<String> {
         let mut formats = Vec::new();
         let mut warnings = Vec::new();
         let versions = object.pointer("/spec/versions").and_then(Value::as_array);
@@ -63,23 +63,23 @@ impl Strategy for Definition {
         false
     }
 
-    fn prepare_for_update(&self, new: &mut Value, old: &Value) {
+    fn prepare_for_update(&self, new: &mut Value, old: &Value, _context: Context<'_>) {
         keep(new, old, "status");
         add_stored(new);
         raise_generation(new, old);
     }
 
-    fn validate_update(&self, new: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, new: &Value, old: &Value, _context: Context<'_>) -> Vec<Cause> {
         spec::faults(new, Some(old))
     }
 
-    fn finalizers_of_deletion(&self) -> &'static [&'static str] {
+    fn finalizers_of_deletion(&self) -> &[&'static str] {
         &[FINALIZER]
     }
 }
 
 /// Names the storage version in the status, which is as Go prints it even where nothing is known yet.
-fn add_stored(object: &mut Value) {
+pub(super) fn add_stored(object: &mut Value) {
     let versions = object.pointer("/spec/versions").and_then(Value::as_array);
     let storage = versions.into_iter().flatten().find(|version| version.get("storage") == Some(&Value::Bool(true)));
     let name = storage.and_then(|version| version.get("name")).cloned();

@@ -7,11 +7,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::{
-    kinds::{Allocator, Plain, Strategy},
+    kinds::{Allocator, Context, Strategy},
     registry::{DeleteOptions, Env, ListOptions, Registry, SystemClock, WriteOptions},
     schema::{Expected, FieldValidation, builtin, read_body},
     storage::Memory,
 };
+use kubefold_serving::caller::Caller;
 use kubefold_wire::status::Reason;
 
 fn kind(group: &str, name: &str, plural: &str, type_name: &str) -> Kind {
@@ -21,16 +22,10 @@ fn kind(group: &str, name: &str, plural: &str, type_name: &str) -> Kind {
         kind: name.to_owned(),
         plural: plural.to_owned(),
         singular: name.to_lowercase(),
-        short_names: Vec::new(),
-        categories: Vec::new(),
-        namespaced: false,
-        verbs: Vec::new(),
         has_status: true,
-        subresources: Vec::new(),
-        scale: None,
         types: builtin(),
         type_name: type_name.to_owned(),
-        strategy: Arc::new(Plain),
+        ..Kind::default()
     }
 }
 
@@ -50,8 +45,10 @@ fn says_what_a_kube_apiserver_says() {
         let (mut object, findings) = read(&case["body"]);
         let strategy = strategy::Definition;
         strategy.default(&mut object);
-        strategy.prepare_for_create(&mut object);
-        let causes = strategy.validate(&object);
+        let (allocator, caller) = (Allocator::new(Ipv4Addr::LOCALHOST, 30), Caller::default());
+        let context = Context { caller: &caller, now: "", suffix: "", allocator: &allocator, others: &[] };
+        strategy.prepare_for_create(&mut object, context);
+        let causes = strategy.validate(&object, context);
         let told: Vec<_> = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
         let wanted: Vec<_> = case["causes"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
         assert_eq!(told, wanted, "{}", case["name"]);

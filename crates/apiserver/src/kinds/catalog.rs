@@ -99,6 +99,7 @@ fn kind(group: &str, version: &str, resource: &Resource, types: &Arc<Types>) -> 
         types: Arc::clone(types),
         type_name,
         strategy: Arc::new(strategy),
+        ..Kind::default()
     }
 }
 

@@ -9,7 +9,7 @@ use kubefold_wire::{
 };
 
 /// 403 as an admission plugin says it.
-pub(super) fn forbidden(group: &str, resource: &str, object: &Value, why: &str) -> Box<Status> {
+pub(crate) fn forbidden(group: &str, resource: &str, object: &Value, why: &str) -> Box<Status> {
     let name = match object.text("metadata.name") {
         "" => match object.text("metadata.generateName") {
             "" => "Unknown",

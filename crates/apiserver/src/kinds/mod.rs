@@ -1,10 +1,11 @@
 //! What a server knows of a kind, and what it does with objects of it.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
 
 use crate::schema::Types;
+use kubefold_serving::caller::Caller;
 use kubefold_table::Printer;
 use kubefold_wire::status::{Cause, Status};
 
@@ -18,6 +19,7 @@ mod doc;
 mod forbidden;
 mod limits;
 mod prepare;
+mod rest;
 mod rules;
 mod service;
 mod strategy;
@@ -26,6 +28,8 @@ mod tests;
 
 pub use allocator::{Allocator, Refusal};
 pub use catalog::built_in;
+pub(crate) use forbidden::forbidden;
+pub use rest::{AnyRest, Changed, Connect, Rest, Target, Watch};
 pub(crate) use service::hold;
 
 /// A kind that a server serves, in one version.
@@ -55,12 +59,44 @@ pub struct Kind {
     pub subresources: Vec<Subresource>,
     /// Has `/scale`.
     pub scale: Option<Scale>,
+    /// Fields of a custom resource that a field selector may name, beside name and namespace: `spec.author`.
+    pub selectable_fields: Vec<String>,
+    /// What answers requests for a subresource, in place of the server.
+    pub connects: BTreeMap<String, Arc<dyn Connect>>,
+    /// What answers in place of the storage.
+    pub rest: Option<Arc<dyn AnyRest>>,
     /// The types of its fields, and the name of its own type among them.
     pub types: Arc<Types>,
     /// Such as `io.k8s.api.core.v1.Pod`.
     pub type_name: String,
     /// What is special to it.
     pub strategy: Arc<dyn Strategy>,
+}
+
+/// A kind without a name, to be filled in: nothing can be done with its objects, and nothing is special to them.
+impl Default for Kind {
+    fn default() -> Self {
+        Self {
+            group: String::new(),
+            version: String::new(),
+            kind: String::new(),
+            plural: String::new(),
+            singular: String::new(),
+            short_names: Vec::new(),
+            categories: Vec::new(),
+            namespaced: false,
+            verbs: Vec::new(),
+            has_status: false,
+            subresources: Vec::new(),
+            scale: None,
+            selectable_fields: Vec::new(),
+            connects: BTreeMap::new(),
+            rest: None,
+            types: Arc::default(),
+            type_name: String::new(),
+            strategy: Arc::new(Plain),
+        }
+    }
 }
 
 impl Kind {
@@ -111,6 +147,8 @@ pub enum Propagation {
 /// What of the world a strategy may know while it judges a request. The registry fills it anew for each.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
+    /// Who asks.
+    pub caller: &'a Caller,
     /// The time, such as `2026-01-01T00:00:00Z`.
     pub now: &'a str,
     /// Five letters as of a generated name, for names inside of the object.
@@ -142,14 +180,31 @@ pub struct Dependency {
     pub name: Option<String>,
 }
 
+impl Dependency {
+    /// All objects of a resource, of all namespaces.
+    pub const fn all(group: &'static str, plural: &'static str) -> Self {
+        Self { group, plural, namespace: String::new(), name: None }
+    }
+
+    /// All objects of a resource in a namespace.
+    pub fn within(group: &'static str, plural: &'static str, namespace: &str) -> Self {
+        Self { namespace: namespace.to_owned(), ..Self::all(group, plural) }
+    }
+
+    /// One object. The namespace is empty where the resource has none.
+    pub fn one(group: &'static str, plural: &'static str, namespace: &str, name: &str) -> Self {
+        Self { name: Some(name.to_owned()), ..Self::within(group, plural, namespace) }
+    }
+}
+
 /// What is special to a kind. Every step has a default that fits most kinds.
 ///
 /// The registry sets what is alike for all: UID, creation time, resource version, name from `generateName`, managed
 /// fields; then it calls these in the order in which they stand: for a create `default`, `admit`, (name, UID, time),
-/// `prepare_for_create`, `validate`, `canonicalize`, `allocate`; for an update `default`, `prepare_for_update`,
-/// `validate_update`, `canonicalize`, `allocate`.
+/// `prepare_for_create`, `validate`, `admit_valid`, `canonicalize`, `allocate`; for an update `default`, `prepare_for_update`,
+/// `validate_update`, `admit_valid`, `canonicalize`, `allocate`.
 ///
-/// What is stored is what `to_storage` makes, and what is read passes `from_storage`. A built-in kind's defaults are
+/// What is stored is what `to_storage` makes, and what is read passes `from_storage` and `decorate`. A built-in kind's defaults are
 /// all in `default`: what an OpenAPI document of Kubernetes calls a default is none that its server applies.
 ///
 /// Source: kubernetes/apiserver `pkg/registry/rest/create.go`, `update.go`, `delete.go`.
@@ -170,19 +225,31 @@ pub trait Strategy: Send + Sync + 'static {
     }
 
     /// Drops or sets fields that a client may not decide at creation: clears the status, sets `generation` to 1.
-    fn prepare_for_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value, _context: Context<'_>) {
         clear_status(object);
         set_generation(object, 1);
     }
 
     /// What is wrong with a new object. What the schema says has been checked.
-    fn validate(&self, _object: &Value) -> Vec<Cause> {
+    fn validate(&self, _object: &Value, _context: Context<'_>) -> Vec<Cause> {
         Vec::new()
     }
 
+    /// Refuses a valid object that is new (`old` is `None`), or a valid change. Not asked about changes of the status.
+    ///
+    /// Errors: the whole answer, such as 403.
+    fn admit_valid(&self, _new: &Value, _old: Option<&Value>, _context: Context<'_>) -> Result<(), Box<Status>> {
+        Ok(())
+    }
+
     /// Warnings for the client, of a new object.
-    fn warnings(&self, _object: &Value) -> Vec<String> {
+    fn warnings(&self, _object: &Value, _context: Context<'_>) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Warnings for the client, of an update.
+    fn warnings_on_update(&self, new: &Value, _old: &Value, context: Context<'_>) -> Vec<String> {
+        self.warnings(new, context)
     }
 
     /// Brings a valid object into the one form that is stored.
@@ -200,15 +267,27 @@ pub trait Strategy: Send + Sync + 'static {
     fn release(&self, _gone: &Value, _stays: Option<&Value>, _allocator: &Allocator) {}
 
     /// The version in which objects of all versions are stored.
-    fn to_storage(&self, object: Value) -> Value {
-        object
+    ///
+    /// Errors: the object cannot be said in that version. The client is told 400.
+    fn to_storage(&self, object: Value) -> Result<Value, ConversionError> {
+        Ok(object)
     }
 
-    /// This kind's version of what is stored.
+    /// This kind's version of what is stored, in whichever version that is.
+    ///
+    /// Errors: the object cannot be said in this version. The client is told 500.
     #[allow(clippy::wrong_self_convention, reason = "`from` is where the object comes from, as `to` is where it goes")]
-    fn from_storage(&self, object: Value) -> Value {
-        object
+    fn from_storage(&self, object: Value) -> Result<Value, ConversionError> {
+        Ok(object)
     }
+
+    /// Says whether [`Strategy::decorate`] does anything.
+    fn decorates(&self) -> bool {
+        false
+    }
+
+    /// Adds to an object that is shown what is not stored. An update never sees it.
+    fn decorate(&self, _object: &mut Value) {}
 
     /// Says whether a `PUT` to a name that is free creates.
     fn creates_on_update(&self) -> bool {
@@ -221,14 +300,14 @@ pub trait Strategy: Send + Sync + 'static {
     }
 
     /// Keeps what an update may not change: the status stays; `generation` is raised where the rest differs.
-    fn prepare_for_update(&self, new: &mut Value, old: &Value) {
+    fn prepare_for_update(&self, new: &mut Value, old: &Value, _context: Context<'_>) {
         keep(new, old, "status");
         raise_generation(new, old);
     }
 
     /// What is wrong with an update.
-    fn validate_update(&self, new: &Value, _old: &Value) -> Vec<Cause> {
-        self.validate(new)
+    fn validate_update(&self, new: &Value, _old: &Value, context: Context<'_>) -> Vec<Cause> {
+        self.validate(new, context)
     }
 
     /// Keeps what an update of `/status` may not change: all but the status.
@@ -243,7 +322,7 @@ pub trait Strategy: Send + Sync + 'static {
     }
 
     /// What is wrong with an update of `/status`.
-    fn validate_status_update(&self, _new: &Value, _old: &Value) -> Vec<Cause> {
+    fn validate_status_update(&self, _new: &Value, _old: &Value, _context: Context<'_>) -> Vec<Cause> {
         Vec::new()
     }
 
@@ -253,7 +332,7 @@ pub trait Strategy: Send + Sync + 'static {
     }
 
     /// What an object waits for when it is deleted, beside what it waits for anyway.
-    fn finalizers_of_deletion(&self) -> &'static [&'static str] {
+    fn finalizers_of_deletion(&self) -> &[&'static str] {
         &[]
     }
 
@@ -271,6 +350,18 @@ pub trait Strategy: Send + Sync + 'static {
     fn grace_seconds(&self, _object: &Value, _asked: Option<i64>) -> Option<i64> {
         None
     }
+}
+
+/// An object of one version cannot be said in another.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{from} cannot be converted to {to}: {why}")]
+pub struct ConversionError {
+    /// Such as `blog.example.com/v1alpha1`.
+    pub from: String,
+    /// As `from`.
+    pub to: String,
+    /// In the words of the conversion.
+    pub why: String,
 }
 
 /// The strategy of a kind that has nothing special.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{
-    Allocator, Context, Dependency, Strategy,
+    Allocator, Context, ConversionError, Dependency, Strategy,
     check::{Errors, metadata},
     defaults,
     doc::Doc,
@@ -72,7 +72,7 @@ impl Strategy for BuiltIn {
         (self.rules.admit)(object, context)
     }
 
-    fn prepare_for_create(&self, object: &mut Value) {
+    fn prepare_for_create(&self, object: &mut Value, _context: Context<'_>) {
         if self.has_status && !self.rules.creates_with_status {
             super::clear_status(object);
         }
@@ -84,14 +84,14 @@ impl Strategy for BuiltIn {
         self.normalize(object);
     }
 
-    fn validate(&self, object: &Value) -> Vec<Cause> {
+    fn validate(&self, object: &Value, _context: Context<'_>) -> Vec<Cause> {
         let mut errors = Errors::default();
         metadata::check(object, self.namespaced, self.rules.name, &mut errors);
         (self.rules.check)(object, &mut errors);
         errors.into_causes()
     }
 
-    fn warnings(&self, object: &Value) -> Vec<String> {
+    fn warnings(&self, object: &Value, _context: Context<'_>) -> Vec<String> {
         (self.rules.warnings)(object)
     }
 
@@ -112,12 +112,12 @@ impl Strategy for BuiltIn {
         (self.rules.release)(gone, stays, allocator);
     }
 
-    fn to_storage(&self, object: Value) -> Value {
-        (self.rules.to_storage)(object)
+    fn to_storage(&self, object: Value) -> Result<Value, ConversionError> {
+        Ok((self.rules.to_storage)(object))
     }
 
-    fn from_storage(&self, object: Value) -> Value {
-        (self.rules.from_storage)(object)
+    fn from_storage(&self, object: Value) -> Result<Value, ConversionError> {
+        Ok((self.rules.from_storage)(object))
     }
 
     fn creates_on_update(&self) -> bool {
@@ -128,7 +128,7 @@ impl Strategy for BuiltIn {
         self.rules.updates_unconditionally
     }
 
-    fn prepare_for_update(&self, new: &mut Value, old: &Value) {
+    fn prepare_for_update(&self, new: &mut Value, old: &Value, _context: Context<'_>) {
         if self.has_status {
             keep(new, old, "status");
         }
@@ -137,7 +137,7 @@ impl Strategy for BuiltIn {
         self.next_generation(new, old);
     }
 
-    fn validate_update(&self, new: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_update(&self, new: &Value, old: &Value, _context: Context<'_>) -> Vec<Cause> {
         let mut errors = Errors::default();
         metadata::check_update_common(new, old, self.namespaced, &mut errors);
         (self.rules.check_update)(new, old, &mut errors);
@@ -159,7 +159,7 @@ impl Strategy for BuiltIn {
         self.default(new);
     }
 
-    fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<Cause> {
+    fn validate_status_update(&self, new: &Value, old: &Value, _context: Context<'_>) -> Vec<Cause> {
         let mut errors = Errors::default();
         metadata::check_update_common(new, old, self.namespaced, &mut errors);
         (self.rules.check_status)(new, old, &mut errors);

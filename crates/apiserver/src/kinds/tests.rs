@@ -12,15 +12,18 @@ fn kind(group: &str, version: &str, name: &str) -> &'static Kind {
     KINDS.iter().find(same).unwrap_or_else(|| panic!("{group}/{version} {name}"))
 }
 
+static NOBODY: LazyLock<Caller> = LazyLock::new(Caller::default);
+static ADDRESSES: LazyLock<Allocator> = LazyLock::new(|| Allocator::new(std::net::Ipv4Addr::new(10, 96, 0, 0), 16));
+
 fn context<'a>(allocator: &'a Allocator, others: &'a [Value]) -> Context<'a> {
-    Context { now: "2026-01-01T00:00:00Z", suffix: "abcde", allocator, others }
+    Context { caller: &NOBODY, now: "2026-01-01T00:00:00Z", suffix: "abcde", allocator, others }
 }
 
 fn service(name: &str, spec: &Value) -> Value {
     let mut object = json!({"kind": "Service", "apiVersion": "v1", "metadata": {"name": name, "namespace": "default"}, "spec": spec});
     let strategy = &kind("", "v1", "Service").strategy;
     strategy.default(&mut object);
-    strategy.prepare_for_create(&mut object);
+    strategy.prepare_for_create(&mut object, context(&ADDRESSES, &[]));
     object
 }
 
@@ -74,7 +77,7 @@ fn a_service_that_turns_inward_keeps_its_address_and_gives_up_its_port() {
     let mut new = old.clone();
     new["spec"]["type"] = "ClusterIP".into();
     strategy.default(&mut new);
-    strategy.prepare_for_update(&mut new, &old);
+    strategy.prepare_for_update(&mut new, &old, context(&ADDRESSES, &[]));
     strategy.allocate(&mut new, Some(&old), context(&allocator, &[])).unwrap();
     assert_eq!(new["spec"]["clusterIP"], old["spec"]["clusterIP"]);
     assert_eq!(new["spec"]["ports"][0].get("nodePort"), None);
@@ -111,11 +114,11 @@ fn an_autoscaler_is_the_same_through_both_versions() {
     });
     let (v1, v2) =
         (kind("autoscaling", "v1", "HorizontalPodAutoscaler"), kind("autoscaling", "v2", "HorizontalPodAutoscaler"));
-    let old = v1.strategy.from_storage(stored.clone());
+    let old = v1.strategy.from_storage(stored.clone()).unwrap();
     assert_eq!(old["spec"]["targetCPUUtilizationPercentage"], 60);
     assert_eq!(old["status"]["currentCPUUtilizationPercentage"], 5);
     assert_eq!(old["spec"].get("metrics"), None);
-    let back = v1.strategy.to_storage(old);
+    let back = v1.strategy.to_storage(old).unwrap();
     let canonical = |mut object: Value| {
         v2.strategy.canonicalize(&mut object);
         object
@@ -133,13 +136,13 @@ fn an_event_is_the_same_through_both_groups() {
         "kind": "Event", "apiVersion": "v1", "metadata": {"name": "e"}, "involvedObject": {"kind": "Pod"}, "message": "m",
         "source": {"component": "c"}, "count": 3, "reportingComponent": "r",
     });
-    let seen = strategy.from_storage(stored.clone());
+    let seen = strategy.from_storage(stored.clone()).unwrap();
     assert_eq!(
         (&seen["note"], &seen["regarding"]["kind"], &seen["deprecatedCount"]),
         (&"m".into(), &"Pod".into(), &3.into())
     );
     assert_eq!((&seen["apiVersion"], &seen["reportingController"]), (&"events.k8s.io/v1".into(), &"r".into()));
-    assert_eq!(strategy.to_storage(seen), stored);
+    assert_eq!(strategy.to_storage(seen).unwrap(), stored);
 }
 
 #[test]
@@ -173,7 +176,7 @@ fn a_status_changes_by_its_own_path_alone() {
         "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template},
     });
     strategy.default(&mut old);
-    strategy.prepare_for_create(&mut old);
+    strategy.prepare_for_create(&mut old, context(&ADDRESSES, &[]));
     strategy.canonicalize(&mut old);
     assert_eq!(old["metadata"]["generation"], 1);
     let mut asked = old.clone();
@@ -189,7 +192,7 @@ fn a_status_changes_by_its_own_path_alone() {
         (&json!({"x": "y"}), &"n".into())
     );
     assert_eq!((&by_status["status"]["replicas"], &by_status["metadata"]["generation"]), (&3.into(), &1.into()));
-    strategy.prepare_for_update(&mut asked, &old);
+    strategy.prepare_for_update(&mut asked, &old, context(&ADDRESSES, &[]));
     assert_eq!(asked["status"], old["status"]);
     assert_eq!((&asked["spec"]["replicas"], &asked["metadata"]["generation"]), (&7.into(), &2.into()));
 }

@@ -2,15 +2,22 @@
 //!
 //! Source: kubernetes/apiserver `pkg/registry/generic/registry/store.go` `Create`, `pkg/registry/rest/create.go`.
 
+use bytes::Bytes;
 use serde_json::Value;
 
 use crate::{
     kinds::Kind,
-    registry::{Object, Registry, WriteOptions, Written, errors, key_of, managed::typed, meta, names, object::encode},
+    registry::{
+        Object, Registry, WriteOptions, Written, errors, key_of, managed::typed, meta, names, object::encode,
+        shown_value,
+    },
     schema::arrange,
     storage::{StorageError, When},
 };
-use kubefold_wire::status::{Reason, Status};
+use kubefold_wire::{
+    media::is_built_in,
+    status::{Cause, Reason, Status},
+};
 
 /// How often a name is made up. Source: `store.go`, `maxNameGenerationCreateAttempts`.
 const NAMES_MAX: usize = 8;
@@ -44,7 +51,7 @@ impl Registry {
         mut object: Value,
         options: &WriteOptions,
     ) -> Result<Written, Status> {
-        meta::set_type(&mut object, kind);
+        set_type(kind, &mut object)?;
         place(kind, namespace, &mut object)?;
         if !matches!(meta::text(&object, "resourceVersion"), "" | "0") {
             return Err(Status::internal("resourceVersion should not be set on objects to be created"));
@@ -52,17 +59,21 @@ impl Registry {
         let (object, warnings) = Box::pin(self.made(kind, namespace, object, options)).await?;
         let name = meta::text(&object, "name").to_owned();
         let key = key_of(kind, namespace, &name);
+        if let Some(rest) = &kind.rest {
+            let object = self.create_elsewhere(&**rest, kind, namespace, object, options).await?;
+            return Ok(Written { object, created: true, warnings });
+        }
         let release = |gone: &Value| kind.strategy.release(gone, None, &self.inner.allocator);
+        let value = stored(kind, &object).inspect_err(|_| release(&object))?;
         if options.dry_run {
             release(&object);
             if self.record(&key).await?.is_some() {
                 return Err(errors::already_exists(kind, &name));
             }
-            return Ok(Written { object: Object::of_value(&key, &object, 0), created: true, warnings });
+            return Ok(Written { object: shown_value(kind, &key, object, 0), created: true, warnings });
         }
-        let value = encode(&kind.strategy.to_storage(object.clone()));
         match self.inner.storage.put(&key, value, When::Absent).await {
-            Ok(revision) => Ok(Written { object: Object::of_value(&key, &object, revision), created: true, warnings }),
+            Ok(revision) => Ok(Written { object: shown_value(kind, &key, object, revision), created: true, warnings }),
             Err(error) => {
                 release(&object);
                 let StorageError::Unmet(there) = error else { return Err(errors::of_storage(&error)) };
@@ -98,21 +109,30 @@ impl Registry {
         let context = self.context(&now, &suffix, &others);
         strategy.admit(&mut object, context).map_err(|status| *status)?;
         meta::fill(&mut object, &self.inner.env);
-        strategy.prepare_for_create(&mut object);
+        strategy.prepare_for_create(&mut object, context);
         meta::normalize(&mut object);
         let name = meta::text(&object, "name").to_owned();
-        let mut causes = strategy.validate(&object);
+        let mut causes = strategy.validate(&object, context);
         if causes.is_empty() {
             causes = names::faults(kind, &object);
         }
         if !causes.is_empty() {
             return Err(errors::invalid(kind, &name, causes));
         }
-        let warnings = strategy.warnings(&object);
+        strategy.admit_valid(&object, None, context).map_err(|status| *status)?;
+        let warnings = strategy.warnings(&object, context);
         strategy.canonicalize(&mut object);
         strategy.allocate(&mut object, None, context).map_err(|causes| errors::invalid(kind, &name, causes))?;
         Ok((arranged(kind, object), warnings))
     }
+}
+
+/// The bytes that are stored of an object.
+///
+/// Errors: 400, if it cannot be said in the version that is stored.
+pub(super) fn stored(kind: &Kind, object: &Value) -> Result<Bytes, Status> {
+    let stored = kind.strategy.to_storage(object.clone()).map_err(|error| errors::unstorable(kind, &error))?;
+    Ok(encode(&stored))
 }
 
 /// An object of a built-in kind as Kubernetes writes it.
@@ -121,6 +141,20 @@ pub(super) fn arranged(kind: &Kind, object: Value) -> Value {
         Some(typed) => arrange(typed, object),
         None => object,
     }
+}
+
+/// Says the kind and version of the request in an object.
+///
+/// Errors: 422, if a custom resource says another kind. Source: kubernetes/apiextensions-apiserver
+/// `pkg/registry/customresource/validator.go` `ValidateTypeMeta`.
+pub(super) fn set_type(kind: &Kind, object: &mut Value) -> Result<(), Status> {
+    let said = object.get("kind").and_then(Value::as_str).unwrap_or(&kind.kind);
+    if said != kind.kind && !is_built_in(&kind.group) {
+        let cause = Cause::invalid_text("kind", said, &format!("must be {}", kind.kind));
+        return Err(Status::invalid(&kind.group, said, meta::text(object, "name"), vec![cause]));
+    }
+    meta::set_type(object, kind);
+    Ok(())
 }
 
 /// Puts an object into the namespace of the request.

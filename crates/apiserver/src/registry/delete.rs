@@ -10,10 +10,9 @@ use crate::{
     kinds::{Kind, Propagation},
     registry::{
         DeleteOptions, ListOptions, Object, Registry,
+        create::stored,
         errors::{self, MODIFIED},
-        key_of, meta, namespace,
-        object::encode,
-        time_text,
+        key_of, meta, namespace, shown_value, time_text,
     },
     storage::{Record, StorageError, When},
 };
@@ -60,6 +59,9 @@ impl Registry {
         if namespace::is_immortal(kind, name) {
             return Err(errors::forbidden(kind, name, "this namespace may not be deleted"));
         }
+        if let Some(rest) = &kind.rest {
+            return self.delete_elsewhere(&**rest, kind, namespace, name, options).await;
+        }
         let key = key_of(kind, namespace, name);
         let mut there = self.record(&key).await?;
         for _ in 0..ATTEMPTS_MAX {
@@ -101,32 +103,28 @@ impl Registry {
         record: &Record,
         options: &DeleteOptions,
     ) -> Result<Result<Deleted, Option<Record>>, Status> {
-        let old = Self::object(kind, record, record.revision);
-        let value = old.value();
+        let value = Self::object(kind, record, record.revision)?.value();
+        let shown = |value: Value, revision| shown_value(kind, &record.key, value, revision);
         check(kind, name, options, &value)?;
         let storage = &self.inner.storage;
         let done = |object, gone| Ok(Ok(Deleted { object, gone }));
         let outcome = match step(kind, &value, options, self.inner.env.now()) {
-            Step::Wait => return done(old, false),
-            Step::Remove if options.dry_run => return done(old, true),
-            Step::End(new) if options.dry_run => {
-                return done(Object::of_value(&record.key, &new, record.revision), true);
-            }
-            Step::Put(new) if options.dry_run => {
-                return done(Object::of_value(&record.key, &new, record.revision), false);
-            }
+            Step::Wait => return done(shown(value, record.revision), false),
+            Step::Remove if options.dry_run => return done(shown(value, record.revision), true),
+            Step::End(new) if options.dry_run => return done(shown(new, record.revision), true),
+            Step::Put(new) if options.dry_run => return done(shown(new, record.revision), false),
             Step::Remove => storage.delete(&record.key, record.revision).await.map(|revision| {
                 kind.strategy.release(&value, None, &self.inner.allocator);
-                Deleted { object: Self::object(kind, record, revision), gone: true }
+                Deleted { object: shown(value.clone(), revision), gone: true }
             }),
-            Step::End(new) => self.end(kind, record, &value, &new).await,
-            Step::Put(new) if new == value => return done(old, false),
+            Step::End(new) => self.end(kind, record, &value, new).await?,
+            Step::Put(new) if new == value => return done(shown(value, record.revision), false),
             Step::Put(new) => {
-                let bytes = encode(&kind.strategy.to_storage(new.clone()));
+                let bytes = stored(kind, &new)?;
                 storage
                     .put(&record.key, bytes, When::At(record.revision))
                     .await
-                    .map(|revision| Deleted { object: Object::of_value(&record.key, &new, revision), gone: false })
+                    .map(|revision| Deleted { object: shown(new, revision), gone: false })
             }
         };
         match outcome {
@@ -139,13 +137,25 @@ impl Registry {
 
 impl Registry {
     /// Tells watchers that an object has no time left, and removes it.
-    async fn end(&self, kind: &Kind, record: &Record, old: &Value, new: &Value) -> Result<Deleted, StorageError> {
+    ///
+    /// Errors: 400. The storage's are inside.
+    async fn end(
+        &self,
+        kind: &Kind,
+        record: &Record,
+        old: &Value,
+        new: Value,
+    ) -> Result<Result<Deleted, StorageError>, Status> {
         let storage = &self.inner.storage;
-        let bytes = encode(&kind.strategy.to_storage(new.clone()));
-        let revision = storage.put(&record.key, bytes, When::At(record.revision)).await?;
-        let revision = storage.delete(&record.key, revision).await?;
-        kind.strategy.release(old, None, &self.inner.allocator);
-        Ok(Deleted { object: Object::of_value(&record.key, new, revision), gone: true })
+        let bytes = stored(kind, &new)?;
+        let ended = match storage.put(&record.key, bytes, When::At(record.revision)).await {
+            Ok(revision) => storage.delete(&record.key, revision).await,
+            Err(error) => Err(error),
+        };
+        Ok(ended.map(|revision| {
+            kind.strategy.release(old, None, &self.inner.allocator);
+            Deleted { object: shown_value(kind, &record.key, new, revision), gone: true }
+        }))
     }
 }
 
@@ -160,7 +170,7 @@ pub(super) fn ends_with(new: &Value, old: &Value) -> bool {
 }
 
 /// Errors: 409.
-fn check(kind: &Kind, name: &str, options: &DeleteOptions, there: &Value) -> Result<(), Status> {
+pub(super) fn check(kind: &Kind, name: &str, options: &DeleteOptions, there: &Value) -> Result<(), Status> {
     let mismatch = |what: &str, asked: &str, is: &str, why: &str| {
         let why = format!(
             "the {what} in the precondition ({asked}) does not match the {what} in record ({is}). The object might \

@@ -4,7 +4,10 @@
 
 use http::StatusCode;
 
-use crate::{kinds::Kind, storage::StorageError};
+use crate::{
+    kinds::{ConversionError, Kind},
+    storage::StorageError,
+};
 use kubefold_wire::{
     golang::Quoted,
     options::too_large,
@@ -45,6 +48,18 @@ pub(super) fn forbidden(kind: &Kind, name: &str, why: &str) -> Status {
 pub(super) fn invalid(kind: &Kind, name: &str, causes: Vec<Cause>) -> Status {
     // Of the group whose type it is in Go: both groups of events are the core one's.
     Status::invalid(kind.stored_group(), &kind.kind, name, causes)
+}
+
+/// What is there cannot be said in the version that was asked for.
+pub(super) fn unreadable(kind: &Kind, name: &str, error: &ConversionError) -> Status {
+    let (resource, version) = (qualified(&kind.group, &kind.plural), Quoted(&kind.version));
+    Status::internal(format!("{resource} {name} cannot be read in version {version}: {error}", name = Quoted(name)))
+}
+
+/// What a client sent cannot be said in the version that is stored.
+pub(super) fn unstorable(kind: &Kind, error: &ConversionError) -> Status {
+    let (version, kind) = (Quoted(&kind.version), &kind.kind);
+    Status::bad_request(format!("{kind} in version {version} cannot be handled as a {kind}: {error}"))
 }
 
 /// What a storage says, where nothing better is to be said.

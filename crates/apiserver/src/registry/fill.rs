@@ -4,7 +4,11 @@ use serde_json::Value;
 
 use crate::{
     kinds::Kind,
-    registry::{Registry, create::arranged, errors, key_of, meta, object::encode},
+    registry::{
+        Registry,
+        create::{arranged, stored},
+        errors, key_of, meta,
+    },
     storage::{StorageError, When},
 };
 use kubefold_wire::status::Status;
@@ -21,7 +25,7 @@ impl Registry {
             meta::fill(&mut object, &self.inner.env);
             let (namespace, name) =
                 (meta::text(&object, "namespace").to_owned(), meta::text(&object, "name").to_owned());
-            let value = encode(&kind.strategy.to_storage(arranged(kind, object)));
+            let value = stored(kind, &arranged(kind, object))?;
             let key = key_of(kind, &namespace, &name);
             let put = self.inner.storage.put(&key, value, When::Absent).await;
             put.map_err(|error| match error {

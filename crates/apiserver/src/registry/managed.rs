@@ -76,7 +76,8 @@ impl Versions for Others<'_> {
     fn convert(&self, object: &Value, api_version_asked: &str) -> Option<(Value, Option<Type<'_>>)> {
         let is_asked = |known: &&Arc<Kind>| api_version(&known.group, &known.version) == api_version_asked;
         let version = self.versions.iter().find(is_asked)?;
-        let mut value = version.strategy.from_storage(self.kind.strategy.to_storage(object.clone()));
+        let stored = self.kind.strategy.to_storage(object.clone()).ok()?;
+        let mut value = version.strategy.from_storage(stored).ok()?;
         meta::set_type(&mut value, version);
         Some((value, typed(version)))
     }

@@ -13,12 +13,14 @@ mod errors;
 mod fill;
 mod managed;
 mod meta;
+mod migrate;
 mod names;
 mod namespace;
 mod object;
 mod options;
 mod patch;
 mod read;
+mod rest;
 #[cfg(test)]
 mod tests;
 mod update;
@@ -45,12 +47,14 @@ use crate::{
     kinds::{Allocator, Context, Dependency, Kind},
     storage::{Range, Record, Storage},
 };
+use kubefold_serving::caller::Caller;
 use kubefold_wire::status::{Status, qualified};
 
 /// One cluster's objects. Clones are the same objects.
 #[derive(Clone)]
 pub struct Registry {
     inner: Arc<Inner>,
+    caller: Arc<Caller>,
 }
 
 struct Inner {
@@ -69,7 +73,21 @@ impl Registry {
         kinds: impl IntoIterator<Item = Arc<Kind>>,
     ) -> Self {
         let catalog = catalog::Shared::new(kinds);
-        Self { inner: Arc::new(Inner { storage, env, allocator, catalog }) }
+        // As a kube-apiserver calls itself. Source: kubernetes/apiserver `pkg/authentication/user/user.go`.
+        let groups = ["system:masters", "system:authenticated"].map(str::to_owned).to_vec();
+        let caller = Caller { user: "system:apiserver".to_owned(), groups, ..Caller::default() };
+        Self { inner: Arc::new(Inner { storage, env, allocator, catalog }), caller: Arc::new(caller) }
+    }
+
+    /// The same objects, for somebody else: strategies know who asks. Without it the server itself does.
+    #[must_use]
+    pub fn acting_as(&self, caller: Caller) -> Self {
+        Self { inner: Arc::clone(&self.inner), caller: Arc::new(caller) }
+    }
+
+    /// Who asks.
+    pub fn caller(&self) -> &Caller {
+        &self.caller
     }
 
     /// The time and chance that it works with.
@@ -151,20 +169,36 @@ impl Registry {
 
     /// What a strategy may know of the world.
     fn context<'a>(&'a self, now: &'a str, suffix: &'a str, others: &'a [Value]) -> Context<'a> {
-        Context { now, suffix, allocator: &self.inner.allocator, others }
+        Context { caller: &self.caller, now, suffix, allocator: &self.inner.allocator, others }
     }
 
     /// A stored object as this kind has it.
-    fn object(kind: &Kind, record: &Record, revision: u64) -> Object {
+    ///
+    /// Errors: 500, if it cannot be said in this version.
+    fn object(kind: &Kind, record: &Record, revision: u64) -> Result<Object, Status> {
         let object = Object::at(record, revision);
         if object.is_of(kind) {
-            return object;
+            return Ok(object);
         }
-        let mut value = object.stored();
-        value = kind.strategy.from_storage(value);
+        let value = kind.strategy.from_storage(object.stored());
+        let mut value = value.map_err(|error| errors::unreadable(kind, object.name(), &error))?;
         meta::set_type(&mut value, kind);
-        Object::of_value(&record.key, &value, revision)
+        Ok(Object::of_value(&record.key, &value, revision))
     }
+
+    /// A stored object as it is shown.
+    ///
+    /// Errors: as [`Self::object`].
+    fn shown(kind: &Kind, record: &Record, revision: u64) -> Result<Object, Status> {
+        let object = Self::object(kind, record, revision)?;
+        Ok(if kind.strategy.decorates() { shown_value(kind, &record.key, object.stored(), revision) } else { object })
+    }
+}
+
+/// An object as it is shown.
+fn shown_value(kind: &Kind, key: &str, mut value: Value, revision: u64) -> Object {
+    kind.strategy.decorate(&mut value);
+    Object::of_value(key, &value, revision)
 }
 
 /// Where the objects of a kind lie, with the slash behind.

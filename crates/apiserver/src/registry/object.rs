@@ -124,6 +124,13 @@ impl Object {
         serde_json::from_slice(&self.json).unwrap_or_default()
     }
 
+    /// Says whether other bytes of the storage are in the version in which it is stored.
+    pub(super) fn is_as_stored(&self, value: &Bytes) -> bool {
+        let head = |json: &[u8]| json.windows(11).position(|part| part == b"\"metadata\":");
+        let other = value.get(HEAD_BYTES..).unwrap_or_default();
+        head(&self.json).and_then(|end| self.json.get(..end)) == head(other).and_then(|end| other.get(..end))
+    }
+
     /// Says whether it is stored in this version of its kind.
     pub(super) fn is_of(&self, kind: &Kind) -> bool {
         let rest = self.bare().strip_prefix("{\"kind\":\"").and_then(|rest| rest.strip_prefix(kind.kind.as_str()));

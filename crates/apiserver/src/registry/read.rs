@@ -26,17 +26,24 @@ pub struct List {
 impl Registry {
     /// One object.
     ///
-    /// Errors: 404.
+    /// Errors: 404; 500 if it cannot be said in this version.
     pub async fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Result<Object, Status> {
+        if let Some(rest) = &kind.rest {
+            let there = self.get_elsewhere(&**rest, kind, namespace, name).await?;
+            return Ok(there.ok_or_else(|| errors::not_found(kind, name))?.shown(kind));
+        }
         let record = self.record(&key_of(kind, namespace, name)).await?;
         let record = record.ok_or_else(|| errors::not_found(kind, name))?;
-        Ok(Self::object(kind, &record, record.revision))
+        Self::shown(kind, &record, record.revision)
     }
 
     /// Objects of a kind: of one namespace, or of all where it is empty.
     ///
     /// Errors: 410 for a revision that is forgotten, 504 for one that has not been.
     pub async fn list(&self, kind: &Kind, namespace: &str, options: &ListOptions) -> Result<List, Status> {
+        if let Some(rest) = &kind.rest {
+            return self.list_elsewhere(&**rest, kind, namespace, options).await;
+        }
         let prefix = prefix_of(kind, namespace);
         let mut at = match options.at {
             At::Newest | At::NotOlder(_) => 0,
@@ -67,7 +74,7 @@ impl Registry {
             (list.revision, at) = (revision, revision);
             let last = records.last().map(|record| record.key.to_string());
             for record in &records {
-                let object = Self::object(kind, record, record.revision);
+                let object = Self::shown(kind, record, record.revision)?;
                 if !everything && !options.selection.matches(&object) {
                     continue;
                 }

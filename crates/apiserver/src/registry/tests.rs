@@ -2,9 +2,10 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    kinds::{Plain, Propagation},
+    kinds::{Changed, Propagation, Target},
     storage::Memory,
 };
+use kubefold_wire::status::Reason;
 
 use futures::StreamExt;
 use std::net::Ipv4Addr;
@@ -16,16 +17,9 @@ fn kind(group: &str, version: &str, kind: &str, plural: &str, namespaced: bool) 
         kind: kind.into(),
         plural: plural.into(),
         singular: kind.to_lowercase(),
-        short_names: Vec::new(),
-        categories: Vec::new(),
         namespaced,
-        verbs: Vec::new(),
         has_status: true,
-        subresources: Vec::new(),
-        scale: None,
-        types: Arc::default(),
-        type_name: String::new(),
-        strategy: Arc::new(Plain),
+        ..Kind::default()
     })
 }
 
@@ -172,4 +166,125 @@ async fn pages_are_of_one_revision() {
     let names: Vec<&str> = page.objects.iter().map(Object::name).collect();
     assert_eq!(names, ["t4", "t5", "t6", "t7", "t8", "t9"]);
     assert_eq!(page.next, None);
+}
+
+/// Objects of somebody else's, who keeps count of what he is asked to do.
+#[derive(Default)]
+struct Elsewhere {
+    done: Arc<std::sync::Mutex<Vec<String>>>,
+}
+
+impl Elsewhere {
+    fn note(&self, what: &str) {
+        self.done.lock().unwrap().push(what.to_owned());
+    }
+}
+
+fn thing(namespace: &str, name: &str, colour: &str) -> Value {
+    json!({"metadata": {"namespace": namespace, "name": name, "uid": "u", "labels": {"colour": colour}}})
+}
+
+impl crate::kinds::Rest for Elsewhere {
+    type Object = Value;
+    const VERBS: &'static [&'static str] = &["get", "list", "watch", "create", "delete"];
+
+    async fn get(&self, target: &Target) -> Result<Option<Value>, Status> {
+        Ok((target.name != "none").then(|| thing(&target.namespace, &target.name, "red")))
+    }
+
+    async fn list(&self, target: &Target) -> Result<Vec<Value>, Status> {
+        if target.caller.user == "odd" {
+            return Ok(vec![json!({"metadata": {"namespace": "default"}})]);
+        }
+        Ok(vec![thing("default", "b", "red"), thing("default", "a", "blue"), thing("other", "c", "red")])
+    }
+
+    async fn watch(&self, _: &Target) -> Result<crate::kinds::Watch<Value>, Status> {
+        let changes = [
+            Changed::Added(thing("default", "x", "blue")),
+            Changed::Modified(thing("default", "y", "red")),
+            Changed::Modified(thing("default", "y", "blue")),
+            Changed::Modified(thing("other", "z", "red")),
+        ];
+        Ok(futures::stream::iter(changes.map(Ok)).boxed())
+    }
+
+    async fn create(&self, target: &Target, object: Value) -> Result<Value, Status> {
+        self.note(&format!("create {}", target.name));
+        Ok(object)
+    }
+
+    async fn delete(&self, target: &Target, old: Value) -> Result<Option<Value>, Status> {
+        self.note(&format!("delete {}", target.name));
+        Ok((target.name == "slow").then_some(old))
+    }
+}
+
+fn elsewhere(world: &World) -> (Arc<Kind>, Arc<std::sync::Mutex<Vec<String>>>) {
+    let rest = Elsewhere::default();
+    let done = Arc::clone(&rest.done);
+    (Arc::new(Kind { rest: Some(Arc::new(rest)), ..Kind::clone(&world.things) }), done)
+}
+
+fn red() -> Selection {
+    let labels = kubefold_wire::selector::LabelSelector::parse("colour=red").unwrap();
+    Selection { labels, ..Selection::default() }
+}
+
+#[tokio::test]
+async fn what_is_answered_elsewhere_is_selected_sorted_and_typed_here() {
+    let world = world().await;
+    let (kind, _) = elsewhere(&world);
+    let names = async |namespace: &str, selection: Selection| {
+        let options = ListOptions { selection, ..ListOptions::default() };
+        let list = world.registry.list(&kind, namespace, &options).await.unwrap();
+        list.objects.iter().map(|object| object.name().to_owned()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(names("default", Selection::default()).await, "a b");
+    assert_eq!(names("", red()).await, "b c");
+    let one = world.registry.get(&kind, "default", "a").await.unwrap().value();
+    assert_eq!((&one["kind"], &one["apiVersion"]), (&json!("Thing"), &json!("example.com/v1")));
+    assert_eq!(world.registry.get(&kind, "default", "none").await.unwrap_err().reason, Reason::NotFound);
+    let odd = world.registry.acting_as(Caller { user: "odd".into(), ..Caller::default() });
+    let nameless = odd.list(&kind, "default", &ListOptions::default()).await.unwrap_err();
+    assert!(nameless.code.as_u16() == 500 && nameless.message.contains("without a name"), "{}", nameless.message);
+}
+
+#[tokio::test]
+async fn a_watch_of_what_is_elsewhere_forgets_what_does_not_match_any_more() {
+    let world = world().await;
+    let (kind, _) = elsewhere(&world);
+    let events = world.registry.watch(&kind, "default", red(), From::Start).await.unwrap();
+    let told: Vec<String> = events
+        .map(|event| match event.unwrap() {
+            Event::Added(object) => format!("+{}", object.name()),
+            Event::Modified(object) => format!("={}", object.name()),
+            Event::Deleted(object) => format!("-{}", object.name()),
+            Event::Synced(_) => "synced".to_owned(),
+            Event::Progress(_) => "progress".to_owned(),
+        })
+        .collect()
+        .await;
+    assert_eq!(told, ["+b", "synced", "=y", "-y"]);
+}
+
+#[tokio::test]
+async fn nothing_is_done_elsewhere_that_must_not_be() {
+    let world = world().await;
+    let (kind, done) = elsewhere(&world);
+    let dry = WriteOptions { dry_run: true, ..WriteOptions::default() };
+    let new = json!({"metadata": {"name": "new"}});
+    world.registry.create(&kind, "default", new.clone(), &dry).await.unwrap();
+    let options = WriteOptions::default();
+    let no_update = world.registry.update(&kind, "default", "a", thing("default", "a", "blue"), &options).await;
+    assert_eq!(no_update.unwrap_err().reason, Reason::MethodNotAllowed);
+    let preconditions = Preconditions { uid: Some("another".into()), resource_version: None };
+    let wrong = DeleteOptions { preconditions, ..DeleteOptions::default() };
+    assert_eq!(world.registry.delete(&kind, "default", "a", &wrong).await.unwrap_err().reason, Reason::Conflict);
+    let lost = world.registry.create(&kind, "nowhere", new.clone(), &WriteOptions::default()).await.unwrap_err();
+    assert_eq!((lost.reason, done.lock().unwrap().len()), (Reason::NotFound, 0));
+    world.registry.create(&kind, "default", new, &WriteOptions::default()).await.unwrap();
+    assert!(world.registry.delete(&kind, "default", "a", &DeleteOptions::default()).await.unwrap().gone);
+    assert!(!world.registry.delete(&kind, "default", "slow", &DeleteOptions::default()).await.unwrap().gone);
+    assert_eq!(*done.lock().unwrap(), ["create new", "delete a", "delete slow"]);
 }

@@ -5,15 +5,14 @@
 use serde_json::Value;
 
 use crate::{
-    kinds::{Kind, put},
+    kinds::{Context, Kind, put},
     patch::managed,
     registry::{
         Object, Part, Preconditions, Registry, WriteOptions, Written,
-        create::{arranged, place},
+        create::{arranged, place, set_type, stored},
         delete,
         errors::{self, MODIFIED},
-        key_of, meta, names,
-        object::encode,
+        key_of, meta, names, shown_value,
     },
     storage::{Record, StorageError, When},
 };
@@ -117,6 +116,10 @@ impl Registry {
         preconditions: &Preconditions,
         revise: &mut Revise<'_>,
     ) -> Result<Written, Status> {
+        if let Some(rest) = &kind.rest {
+            let target = self.target(namespace, name);
+            return Box::pin(self.revise_elsewhere(&**rest, kind, &target, options, preconditions, revise)).await;
+        }
         let key = key_of(kind, namespace, name);
         let mut there = self.record(&key).await?;
         for _ in 0..ATTEMPTS_MAX {
@@ -142,24 +145,21 @@ impl Registry {
         options: &WriteOptions,
         revise: &mut Revise<'_>,
     ) -> Result<Attempt, Status> {
-        if options.part != Part::Whole || !(kind.strategy.creates_on_update() || options.may_create) {
+        if !may_create(kind, options) {
             return Err(errors::not_found(kind, name));
         }
-        let mut object = revise(None)?;
-        meta::set_type(&mut object, kind);
-        place(kind, namespace, &mut object)?;
+        let (object, warnings) = Box::pin(self.made_by_update(kind, namespace, options, revise)).await?;
         let key = key_of(kind, namespace, name);
-        let (object, warnings) = Box::pin(self.made(kind, namespace, object, options)).await?;
+        let release = || kind.strategy.release(&object, None, &self.inner.allocator);
+        let value = stored(kind, &object).inspect_err(|_| release())?;
         let done = |revision| {
-            let object = Object::of_value(&key, &object, revision);
+            let object = shown_value(kind, &key, object.clone(), revision);
             Ok(Attempt::Done(Box::new(Written { object, created: true, warnings })))
         };
-        let release = || kind.strategy.release(&object, None, &self.inner.allocator);
         if options.dry_run {
             release();
             return done(0);
         }
-        let value = encode(&kind.strategy.to_storage(object.clone()));
         match self.inner.storage.put(&key, value, When::Absent).await {
             Ok(revision) => done(revision),
             Err(error) => {
@@ -181,37 +181,18 @@ impl Registry {
         revise: &mut Revise<'_>,
     ) -> Result<Attempt, Status> {
         let strategy = &kind.strategy;
-        let old = Self::object(kind, record, record.revision).value();
+        let old = Self::object(kind, record, record.revision)?.value();
         check(kind, name, preconditions, &old)?;
-        let mut new = revise(Some(&old))?;
-        meta::set_type(&mut new, kind);
-        check_revision(kind, name, &new, &old)?;
-        // Without one it is the present one's: what is there is written over.
-        meta::set(&mut new, "resourceVersion", Some(meta::field(&old, "resourceVersion").clone()));
-        let (now, suffix) = (self.inner.env.now_text(), self.inner.env.suffix());
-        let others = self.others(&strategy.wants(&new)).await?;
-        let context = self.context(&now, &suffix, &others);
-        place(kind, namespace, &mut new)?;
-        strategy.default(&mut new);
-        if !options.applies {
-            self.track(kind, Some(&old), &mut new, options, &now);
-        }
-        // What is there was arranged, too: what only looks different is no difference.
-        let mut new = arranged(kind, new);
-        let warnings = prepared(kind, name, options.part, &mut new, &old)?;
-        strategy.allocate(&mut new, Some(&old), context).map_err(|causes| errors::invalid(kind, name, causes))?;
-        meta::set(&mut new, "resourceVersion", Some(meta::field(&old, "resourceVersion").clone()));
-        let mut new = arranged(kind, new);
-        managed::keep_times(&mut new, &old);
-        let new = new;
+        let (new, warnings) = Box::pin(self.changed(kind, namespace, name, options, &old, revise)).await?;
         let undo = || strategy.release(&new, Some(&old), &self.inner.allocator);
         let written = |revision| {
             Attempt::Done(Box::new(Written {
-                object: Object::of_value(&record.key, &new, revision),
+                object: shown_value(kind, &record.key, new.clone(), revision),
                 created: false,
                 warnings: warnings.clone(),
             }))
         };
+        let value = stored(kind, &new).inspect_err(|_| undo())?;
         if options.dry_run {
             undo();
             return Ok(written(record.revision));
@@ -226,10 +207,10 @@ impl Registry {
                 Err(error) => again(error),
             };
         }
-        if new == old {
+        // What is stored in another version than new objects is written, though nothing else changes.
+        if new == old && Object::of_record(record).is_as_stored(&value) {
             return Ok(written(record.revision));
         }
-        let value = encode(&strategy.to_storage(new.clone()));
         match storage.put(&record.key, value, When::At(record.revision)).await {
             Ok(revision) => {
                 strategy.release(&old, Some(&new), &self.inner.allocator);
@@ -241,6 +222,64 @@ impl Registry {
             }
         }
     }
+
+    /// A new object of what an update says where there is none, with all that the server says, and its warnings.
+    ///
+    /// Errors: 400, 403, 404, 422.
+    pub(super) async fn made_by_update(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        options: &WriteOptions,
+        revise: &mut Revise<'_>,
+    ) -> Result<(Value, Vec<String>), Status> {
+        let mut object = revise(None)?;
+        set_type(kind, &mut object)?;
+        place(kind, namespace, &mut object)?;
+        Box::pin(self.made(kind, namespace, object, options)).await
+    }
+
+    /// The new state of an object, valid, and the warnings. What it takes from the allocator is the caller's to release.
+    ///
+    /// Errors: 400, 409, 422.
+    pub(super) async fn changed(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        options: &WriteOptions,
+        old: &Value,
+        revise: &mut Revise<'_>,
+    ) -> Result<(Value, Vec<String>), Status> {
+        let strategy = &kind.strategy;
+        let mut new = revise(Some(old))?;
+        set_type(kind, &mut new)?;
+        check_revision(kind, name, &new, old)?;
+        let revision = Some(meta::field(old, "resourceVersion").clone()).filter(|revision| !revision.is_null());
+        // Without one it is the present one's: what is there is written over.
+        meta::set(&mut new, "resourceVersion", revision.clone());
+        let (now, suffix) = (self.inner.env.now_text(), self.inner.env.suffix());
+        let others = self.others(&strategy.wants(&new)).await?;
+        let context = self.context(&now, &suffix, &others);
+        place(kind, namespace, &mut new)?;
+        strategy.default(&mut new);
+        if !options.applies {
+            self.track(kind, Some(old), &mut new, options, &now);
+        }
+        // What is there was arranged, too: what only looks different is no difference.
+        let mut new = arranged(kind, new);
+        let warnings = prepared(kind, name, options.part, &mut new, old, context)?;
+        strategy.allocate(&mut new, Some(old), context).map_err(|causes| errors::invalid(kind, name, causes))?;
+        meta::set(&mut new, "resourceVersion", revision);
+        let mut new = arranged(kind, new);
+        managed::keep_times(&mut new, old);
+        Ok((new, warnings))
+    }
+}
+
+/// Says whether an update of what is not there makes it.
+pub(super) fn may_create(kind: &Kind, options: &WriteOptions) -> bool {
+    options.part == Part::Whole && (kind.strategy.creates_on_update() || options.may_create)
 }
 
 fn again(error: StorageError) -> Result<Attempt, Status> {
@@ -276,7 +315,8 @@ pub(super) fn check(kind: &Kind, name: &str, preconditions: &Preconditions, ther
 /// Errors: 409, 422.
 fn check_revision(kind: &Kind, name: &str, new: &Value, old: &Value) -> Result<(), Status> {
     match meta::text(new, "resourceVersion") {
-        "" | "0" if kind.strategy.updates_unconditionally() => Ok(()),
+        // What has none there, an object that is not stored, needs none.
+        "" | "0" if kind.strategy.updates_unconditionally() || meta::text(old, "resourceVersion").is_empty() => Ok(()),
         "" | "0" => {
             let why = "Invalid value: 0: must be specified for an update";
             let cause = Cause::new("FieldValueInvalid", "metadata.resourceVersion", why);
@@ -290,11 +330,18 @@ fn check_revision(kind: &Kind, name: &str, new: &Value, old: &Value) -> Result<(
 /// Makes a new state of what a client wants and what is there, and answers the warnings.
 ///
 /// Errors: 422.
-fn prepared(kind: &Kind, name: &str, part: Part, new: &mut Value, old: &Value) -> Result<Vec<String>, Status> {
+fn prepared(
+    kind: &Kind,
+    name: &str,
+    part: Part,
+    new: &mut Value,
+    old: &Value,
+    context: Context<'_>,
+) -> Result<Vec<String>, Status> {
     let strategy = &kind.strategy;
     meta::set(new, "generation", Some(meta::field(old, "generation").clone()).filter(|value| !value.is_null()));
     match part {
-        Part::Whole => strategy.prepare_for_update(new, old),
+        Part::Whole => strategy.prepare_for_update(new, old, context),
         Part::Status => strategy.prepare_for_status_update(new, old),
         Part::Special => {}
     }
@@ -312,8 +359,8 @@ fn prepared(kind: &Kind, name: &str, part: Part, new: &mut Value, old: &Value) -
     }
     meta::normalize(new);
     let mut causes = match part {
-        Part::Whole => strategy.validate_update(new, old),
-        Part::Status => strategy.validate_status_update(new, old),
+        Part::Whole => strategy.validate_update(new, old, context),
+        Part::Status => strategy.validate_status_update(new, old, context),
         Part::Special => Vec::new(),
     };
     if causes.is_empty() {
@@ -323,7 +370,11 @@ fn prepared(kind: &Kind, name: &str, part: Part, new: &mut Value, old: &Value) -
     if !causes.is_empty() {
         return Err(errors::invalid(kind, name, causes));
     }
-    let warnings = if part == Part::Whole { strategy.warnings(new) } else { Vec::new() };
+    let mut warnings = Vec::new();
+    if part == Part::Whole {
+        strategy.admit_valid(new, Some(old), context).map_err(|status| *status)?;
+        warnings = strategy.warnings_on_update(new, old, context);
+    }
     strategy.canonicalize(new);
     Ok(warnings)
 }

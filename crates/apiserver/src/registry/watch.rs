@@ -49,6 +49,9 @@ impl Registry {
         selection: Selection,
         from: From,
     ) -> Result<Events, Status> {
+        if let Some(rest) = &kind.rest {
+            return self.watch_elsewhere(&**rest, kind, namespace, selection, from).await;
+        }
         let (initial, after) = match from {
             From::After(revision) => (None, revision),
             From::Start => {
@@ -92,10 +95,14 @@ impl Judge {
             Ok(WatchItem::Change(change)) => change,
         };
         let Change { revision, before, after } = change;
-        let object = |record: &Record| Registry::object(&self.kind, record, revision);
+        let object = |record: &Record| Registry::shown(&self.kind, record, revision);
         let matching = |object: &Object| self.selection.is_everything() || self.selection.matches(object);
-        let before = before.as_ref().map(object).filter(matching);
-        let after = after.as_ref().map(object).filter(matching);
+        let read = before.as_ref().map(object).transpose();
+        let read = read.and_then(|before| Ok((before, after.as_ref().map(object).transpose()?)));
+        let (before, after) = match read {
+            Ok((before, after)) => (before.filter(matching), after.filter(matching)),
+            Err(status) => return Some(Err(status)),
+        };
         let event = match (before, after) {
             (None, None) => Event::Progress(revision),
             (None, Some(after)) => Event::Added(after),

@@ -5,7 +5,7 @@ use std::{net::Ipv4Addr, sync::Arc};
 use serde_json::{Value, json};
 
 use crate::{
-    kinds::{self, Allocator},
+    kinds::{self, Allocator, Kind},
     registry::{Env, ListOptions, Registry, WriteOptions},
     schema::builtin,
     serve::review,
@@ -21,11 +21,20 @@ const SERVICES: (Ipv4Addr, u32) = (Ipv4Addr::new(10, 96, 0, 0), 16);
 /// The first of them is that of the service `kubernetes`.
 const KUBERNETES: &str = "10.96.0.1";
 
+/// All built-in kinds, those of questions (reviews) included.
+pub fn built_in_kinds() -> Vec<Kind> {
+    let types = builtin();
+    kinds::built_in(&types).into_iter().chain(review::kinds(&types)).collect()
+}
+
 /// A registry of all built-in kinds over a storage.
 pub fn built_in(storage: Arc<dyn Storage>, env: Env) -> Registry {
-    let types = builtin();
-    let kinds = kinds::built_in(&types).into_iter().chain(review::kinds(&types));
-    Registry::new(storage, env, Allocator::new(SERVICES.0, SERVICES.1), kinds.map(Arc::new))
+    registry_of(storage, env, built_in_kinds())
+}
+
+/// A registry of some kinds over a storage. Where a group has a kind in several versions, the first is preferred.
+pub fn registry_of(storage: Arc<dyn Storage>, env: Env, kinds: impl IntoIterator<Item = Kind>) -> Registry {
+    Registry::new(storage, env, Allocator::new(SERVICES.0, SERVICES.1), kinds.into_iter().map(Arc::new))
 }
 
 /// Makes the namespaces and the service `kubernetes`, where they are not there. What services have that are there is

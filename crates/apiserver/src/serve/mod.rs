@@ -37,6 +37,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{kinds::Kind, registry::Registry};
 use kubefold_serving::{
+    caller::Caller,
     encode::{encode, encode_watch},
     health::HealthPath,
     request::drain,
@@ -46,11 +47,11 @@ use kubefold_wire::{
     body::{Body, full},
     deadline,
     info::{RequestInfo, without_tail},
-    media,
+    media::{self, is_built_in},
     status::{Reason, Status},
 };
 
-pub use bootstrap::{bootstrap, built_in};
+pub use bootstrap::{bootstrap, built_in, built_in_kinds, registry_of};
 
 use context::{RequestContext, Target};
 
@@ -218,10 +219,21 @@ impl ApiServer {
             drain(body).await;
             return Err(Status::method_not_allowed(NOT_ALLOWED));
         }
+        // A request for one namespace names it twice: as itself, and as the namespace that it is in.
+        let namespace = if kind.namespaced { info.namespace.clone() } else { String::new() };
+        let caller = parts.extensions.get::<Caller>();
+        let registry =
+            caller.map_or_else(|| self.inner.registry.clone(), |caller| self.inner.registry.acting_as(caller.clone()));
+        let (name, subresource) = (info.name.clone(), info.subresource.clone());
+        let target = Target { registry, kind, namespace, name, subresource };
+        if let Some(connect) = target.kind.connects.get(&target.subresource) {
+            return target.connect(&**connect, parts, body).await;
+        }
+        let kind = &target.kind;
         let whole = watches || info.parts.len() <= 1;
         let asked = RequestContext { headers: &parts.headers, query: parts.uri.query().unwrap_or_default(), parts };
         let negotiated = media::routable(&kind.group, &parts.method, whole, &parts.headers)
-            .and_then(|()| asked.wanted(&kind, &info.subresource));
+            .and_then(|()| asked.wanted(kind, &info.subresource));
         let wanted = match negotiated {
             Ok(wanted) => wanted,
             Err(status) => {
@@ -229,9 +241,6 @@ impl ApiServer {
                 return Err(status);
             }
         };
-        // A request for one namespace names it twice: as itself, and as the namespace that it is in.
-        let namespace = if kind.namespaced { info.namespace.clone() } else { String::new() };
-        let target = Target { kind, namespace, name: info.name.clone(), subresource: info.subresource.clone() };
         let response = match info.verb.as_str() {
             "get" | "list" | "watch" => Box::pin(self.read(info, &target, asked, wanted)).await?,
             _ => Box::pin(self.write(info, &target, asked, wanted, body)).await?,
@@ -257,6 +266,10 @@ fn fits(info: &RequestInfo, kind: &Kind) -> Result<(), Status> {
         info.subresource.is_empty() || kind.subresources.iter().any(|one| one.name == info.subresource);
     // Below a subresource there is something only where it proxies.
     let too_deep = info.parts.len() > 3 && info.subresource != "proxy";
+    if scope_fits && !subresource_fits && !is_built_in(&kind.group) {
+        // Source: kubernetes/apiextensions-apiserver `pkg/apiserver/customresource_handler.go`.
+        return Err(Status::not_found(&kind.group, &kind.plural, &info.name));
+    }
     if scope_fits && subresource_fits && !only_posted && !too_deep { Ok(()) } else { Err(Status::no_such_path()) }
 }
 

@@ -39,7 +39,7 @@ impl ApiServer {
     }
 
     pub(super) async fn get_log(&self, target: &Target, asked: RequestContext<'_>) -> Result<Response<Body>, Status> {
-        let pod = self.inner.registry.get(&target.kind, &target.namespace, &target.name).await?.value();
+        let pod = target.registry.get(&target.kind, &target.namespace, &target.name).await?.value();
         let body = self.inner.settings.pods.log(&pod, asked.query).await?;
         let mut response = Response::new(body);
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
@@ -120,11 +120,11 @@ impl ApiServer {
         let options = eviction.get("deleteOptions").cloned().unwrap_or(Value::Null);
         let options = if options.is_null() { String::new() } else { options.to_string() };
         let (options, _) = of_delete(asked.query, &options.into())?;
-        let pod = self.inner.registry.get(&target.kind, &target.namespace, &target.name).await?.value();
+        let pod = target.registry.get(&target.kind, &target.namespace, &target.name).await?.value();
         if !matches!(text(&pod, "/status/phase"), "Succeeded" | "Failed" | "Pending") {
             self.disrupt(&target.namespace, &pod, options.dry_run).await?;
         }
-        self.inner.registry.delete(&target.kind, &target.namespace, &target.name, &options).await?;
+        target.registry.delete(&target.kind, &target.namespace, &target.name, &options).await?;
         Ok(created())
     }
 
@@ -176,7 +176,7 @@ impl ApiServer {
         asked: RequestContext<'_>,
         body: Body,
     ) -> Result<Response<Body>, Status> {
-        let account = self.inner.registry.get(&target.kind, &target.namespace, &target.name).await?.value();
+        let account = target.registry.get(&target.kind, &target.namespace, &target.name).await?.value();
         let mut request = object(&read_json(asked.headers, body).await?)?;
         let seconds = request.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(TOKEN_SECONDS);
         let now = self.inner.registry.env().now();

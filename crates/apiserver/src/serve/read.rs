@@ -65,7 +65,7 @@ impl ApiServer {
         asked: RequestContext<'_>,
         wanted: Negotiated,
     ) -> Result<Response<Body>, Status> {
-        let registry = &self.inner.registry;
+        let registry = &target.registry;
         let revision = query_value(asked.query, "resourceVersion").unwrap_or_default();
         if let options::At::Revision(revision) = options::at(&revision)? {
             let newest = registry.revision().await?;
@@ -89,7 +89,7 @@ impl ApiServer {
         selectable(kind, asked.query)?;
         let form = self.form(kind, asked, wanted, true)?;
         let which = list_options(&options, &target.name);
-        let list = match self.inner.registry.list(kind, &target.namespace, &which).await {
+        let list = match target.registry.list(kind, &target.namespace, &which).await {
             Ok(list) => list,
             Err(status) => return Err(with_fresh_token(status, options.token.as_ref())),
         };
@@ -110,7 +110,7 @@ impl ApiServer {
             return Err(media::no_stream());
         }
         let form = self.form(kind, asked, wanted, false)?;
-        let registry = &self.inner.registry;
+        let registry = &target.registry;
         let initial = options.send_initial_events == Some(true);
         let newest = registry.revision().await?;
         let from = match options.at {
@@ -202,16 +202,13 @@ fn fields_of(kind: &Kind) -> &'static [&'static str] {
 ///
 /// Errors: 400.
 pub(super) fn selectable(kind: &Kind, query: &str) -> Result<(), Status> {
-    // A definition says by itself what its objects are selected by.
-    if !is_built_in(&kind.group) {
-        return Ok(());
-    }
+    let custom: Vec<&str> = kind.selectable_fields.iter().map(String::as_str).collect();
+    let known = if is_built_in(&kind.group) { fields_of(kind) } else { &custom };
     let selector = query_value(query, "fieldSelector").unwrap_or_default();
-    let known = fields_of(kind);
     let odd = FieldSelector::labels(&selector)
         .find(|label| !matches!(*label, "metadata.name" | "metadata.namespace") && !known.contains(label));
     let Some(odd) = odd else { return Ok(()) };
-    if known.is_empty() {
+    if known.is_empty() && is_built_in(&kind.group) {
         let only = "only \"metadata.name\", \"metadata.namespace\"";
         return Err(Status::bad_request(format!("{odd} is not a known field selector: {only}", odd = Quoted(odd))));
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::{
-    kinds::{Kind, Plain, put},
+    kinds::{Kind, put},
     schema::Types,
     serve::{ApiServer, context::RequestContext},
 };
@@ -35,16 +35,11 @@ pub(super) fn kinds(types: &Arc<Types>) -> Vec<Kind> {
             kind: kind.to_owned(),
             plural: plural.to_owned(),
             singular: kind.to_lowercase(),
-            short_names: Vec::new(),
-            categories: Vec::new(),
             namespaced,
             verbs: vec!["create".to_owned()],
-            has_status: false,
-            subresources: Vec::new(),
-            scale: None,
             types: Arc::clone(types),
             type_name: format!("io.k8s.api.{package}.v1.{kind}"),
-            strategy: Arc::new(Plain),
+            ..Kind::default()
         }
     };
     let mut kinds: Vec<Kind> =

@@ -34,7 +34,7 @@ impl ApiServer {
         asked: RequestContext<'_>,
         wanted: Negotiated,
     ) -> Result<Response<Body>, Status> {
-        let object = self.inner.registry.get(&target.kind, &target.namespace, &target.name).await?;
+        let object = target.registry.get(&target.kind, &target.namespace, &target.name).await?;
         self.scale_response(&target.kind, &object.value(), asked, wanted)
     }
 
@@ -87,7 +87,7 @@ impl ApiServer {
             set(kind, object, &new)
         };
         let (namespace, name) = (&target.namespace, &target.name);
-        let written = self.inner.registry.modify(kind, namespace, name, &said.write, change).await?;
+        let written = target.registry.modify(kind, namespace, name, &said.write, change).await?;
         self.scale_response(kind, &written.object.value(), asked, wanted)
     }
 }

@@ -89,7 +89,7 @@ impl ApiServer {
             return self.bind_object(&target.namespace, &object, said.write.dry_run).await;
         }
         warnings.extend(owner_warnings(&object));
-        let written = self.inner.registry.create(kind, &target.namespace, object, &said.write).await?;
+        let written = target.registry.create(kind, &target.namespace, object, &said.write).await?;
         warnings.extend(written.warnings);
         self.object_response(kind, &written.object, asked, wanted, StatusCode::CREATED, &warnings)
     }
@@ -115,7 +115,7 @@ impl ApiServer {
             }
         }
         check_name(&object, &target.namespace, &target.name)?;
-        let registry = &self.inner.registry;
+        let registry = &target.registry;
         let (namespace, name) = (&target.namespace, &target.name);
         let written = match target.subresource.as_str() {
             "finalize" => registry.finalize(kind, name, object, &said.write).await?,
@@ -146,7 +146,7 @@ impl ApiServer {
     ) -> Result<Response<Body>, Status> {
         let (patch, said) = read_of_patch(asked, part(target), body).await?;
         let kind = &target.kind;
-        let registry = &self.inner.registry;
+        let registry = &target.registry;
         let (namespace, name) = (&target.namespace, &target.name);
         let written = registry.patch(kind, namespace, name, &patch, said.validation, &said.write).await?;
         self.written_response(kind, &written, asked, wanted, &written.warnings)
@@ -162,7 +162,7 @@ impl ApiServer {
         let kind = &target.kind;
         let body = read_json(asked.headers, body).await?;
         let (options, accepts) = of_delete(asked.query, &body)?;
-        let deleted = self.inner.registry.delete(kind, &target.namespace, &target.name, &options).await?;
+        let deleted = target.registry.delete(kind, &target.namespace, &target.name, &options).await?;
         let code = if !deleted.gone && accepts { StatusCode::ACCEPTED } else { StatusCode::OK };
         if !deleted.gone || is_shown_when_gone(kind) {
             return self.object_response(kind, &deleted.object, asked, wanted, code, &[]);
@@ -185,7 +185,7 @@ impl ApiServer {
         let (options, _) = of_delete(asked.query, &body)?;
         let form = self.form(kind, asked, wanted, true)?;
         let which = list_options(&which, &target.name);
-        let list = self.inner.registry.delete_collection(kind, &target.namespace, &which, &options).await?;
+        let list = target.registry.delete_collection(kind, &target.namespace, &which, &options).await?;
         Ok(respond(list, &form, &gvr))
     }
 }

@@ -11,13 +11,15 @@ pub(super) struct Settings {
     pub(super) seed: u64,
     /// Milliseconds that an image takes, from and to.
     pub(super) pull_ms: (i64, i64),
+    /// Whether workloads live. Else namespaces end and garbage is collected, and nothing more.
+    pub(super) workloads: bool,
     /// The first address of pods.
     pub(super) pods: [u8; 4],
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { seed: 0, pull_ms: (400, 2500), pods: [10, 244, 0, 0] }
+        Self { seed: 0, pull_ms: (400, 2500), workloads: true, pods: [10, 244, 0, 0] }
     }
 }
 

@@ -145,6 +145,9 @@ impl Machine {
     }
 
     fn reconcile(&self, (controller, key): &Item, now: Timestamp) -> Outcome {
+        if !self.settings.workloads && !matches!(controller, Controller::Garbage | Controller::Namespace) {
+            return Outcome::default();
+        }
         let context = Context { world: &self.world, key, now, settings: &self.settings };
         let reconcile = match controller {
             Controller::Garbage => garbage::reconcile,

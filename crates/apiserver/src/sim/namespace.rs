@@ -34,6 +34,9 @@ pub(super) fn reconcile(context: &Context<'_>) -> Option<Outcome> {
         end(context, &mut outcome)?;
         return Some(outcome);
     }
+    if !context.settings.workloads {
+        return None;
+    }
     let namespace = &context.key.name;
     let has = |resource, name: &str| {
         context.world.get(&Key { resource, namespace: namespace.clone(), name: name.into() }).is_some()

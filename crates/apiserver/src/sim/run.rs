@@ -54,12 +54,15 @@ pub struct Options {
     pub seed: u64,
     /// Milliseconds that an image takes, from and to.
     pub pull_ms: (i64, i64),
+    /// Whether workloads live. Else namespaces end and garbage is collected, and nothing more: what a server needs whatever
+    /// its kinds are.
+    pub workloads: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        let Settings { seed, pull_ms, .. } = Settings::default();
-        Self { seed, pull_ms }
+        let Settings { seed, pull_ms, workloads, .. } = Settings::default();
+        Self { seed, pull_ms, workloads }
     }
 }
 
@@ -80,7 +83,8 @@ type Changes = BoxStream<'static, Result<WatchItem, StorageError>>;
 impl Sim {
     /// Controllers of the objects of a registry.
     pub fn new(registry: Registry, options: Options) -> Self {
-        let settings = Settings { seed: options.seed, pull_ms: options.pull_ms, ..Settings::default() };
+        let Options { seed, pull_ms, workloads } = options;
+        let settings = Settings { seed, pull_ms, workloads, ..Settings::default() };
         let (names, kinds) = (HashMap::new(), HashMap::new());
         Self { registry, settings, machine: Machine::default(), names, kinds, epoch: 0, seen: 0 }
     }

@@ -15,7 +15,10 @@ use super::{
     fields::{seconds_later, text, time_text},
     names::Dice,
 };
-use crate::{kinds::Kind, registry::Registry};
+use crate::{
+    kinds::{Context, Kind},
+    registry::Registry,
+};
 use kubefold_wire::status::Status;
 
 /// What a cluster shall look like.
@@ -196,7 +199,15 @@ impl<'a> Planner<'a> {
             };
             strategy.default(&mut object);
             let status = object.get("status").cloned();
-            strategy.prepare_for_create(&mut object);
+            let now = self.registry.env().now_text();
+            let context = Context {
+                caller: self.registry.caller(),
+                now: &now,
+                suffix: "",
+                allocator: self.registry.allocator(),
+                others: &[],
+            };
+            strategy.prepare_for_create(&mut object, context);
             crate::kinds::put(&mut object, "status", status);
         }
         object

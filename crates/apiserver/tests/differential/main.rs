@@ -12,4 +12,5 @@ mod kinds;
 mod patch;
 mod schema;
 mod sim;
+mod typed;
 mod writes;

@@ -7,12 +7,9 @@ use super::{JSON, Served, Spec};
 const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
 
-const PATCHES: [&str; 4] = [
-    "application/apply-patch+yaml",
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-];
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const PATCHES: [&str; 4] =
+    ["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json", STRATEGIC];
 
 const WRITING: &[&str] = &["dryRun", "fieldManager", "fieldValidation"];
 const PATCHING: &[&str] = &["dryRun", "fieldManager", "fieldValidation", "force"];
@@ -143,7 +140,10 @@ impl Writer<'_> {
         match self.spec {
             Spec::V2 => parameters.insert(0, json!({"in": "body", "name": "body", "schema": schema})),
             Spec::V3 => {
-                let media: Vec<&str> = if verb == "patch" { PATCHES.to_vec() } else { vec!["*/*"] };
+                // kubectl applies by what it reads here: a custom resource has no strategic merge patch.
+                let is_custom = self.served.schema.is_some();
+                let patches = PATCHES.into_iter().filter(|media| !is_custom || *media != STRATEGIC);
+                let media: Vec<&str> = if verb == "patch" { patches.collect() } else { vec!["*/*"] };
                 let content: Map<_, _> =
                     media.into_iter().map(|media| (media.to_owned(), json!({"schema": schema}))).collect();
                 out.insert("requestBody".to_owned(), json!({"content": content}));

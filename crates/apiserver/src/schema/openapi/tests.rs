@@ -58,6 +58,21 @@ fn references(value: &Value, found: &mut impl FnMut(&str)) {
     }
 }
 
+/// kubectl applies by the patches that it finds here.
+#[test]
+fn a_custom_resource_has_no_strategic_merge_patch() {
+    let (types, verbs, schema) = (builtin(), words("get patch"), json!({"type": "object"}));
+    let built_in = served(&types, &verbs, &[]);
+    let custom = Served { schema: Some(&schema), ..built_in };
+    let media = |one: Served<'_>| {
+        let document = v3(&[one]);
+        let path = "/paths/~1apis~1apps~1v1~1namespaces~1{namespace}~1deployments~1{name}/patch/requestBody/content";
+        let content = document["apis/apps/v1"].pointer(path).unwrap().as_object().unwrap().clone();
+        content.keys().filter(|media| media.contains("strategic")).count()
+    };
+    assert_eq!((media(built_in), media(custom)), (1, 0));
+}
+
 #[test]
 fn tells_what_apply_looks_for() {
     let types = builtin();
