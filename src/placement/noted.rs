@@ -438,7 +438,7 @@ fn unknown(value: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::policy::Rules;
+    use crate::placement::{nodes::NodeNames, policy::Rules, visible::VisibleNames};
 
     const IMAGE: &str = "/spec/template/spec/containers/0/image";
 
@@ -595,6 +595,46 @@ mod tests {
         let by = overrides(None, Some(json!([{"op": "replace", "path": "/data/password", "value": "ZWFzdA=="}])));
         let part = made_of(&secret, &by, &Gvk::new("", "v1", "Secret"));
         assert_eq!(shown(&part, false), None, "it is nowhere in this part");
+    }
+
+    #[test]
+    fn plain_names_of_nodes_are_noted_and_are_no_override() {
+        let host = "/spec/template/spec/nodeSelector/kubernetes.io~1hostname";
+        let [east, west] = ["east", "west"].map(|name| MemberName::new(name).unwrap());
+        let names = VisibleNames::of(crate::config::Names::Suffixed, vec![east.clone(), west]);
+        let gvk = deployment();
+        let kind = Kind { gvk: &gvk, divided: &[], nodes: NodeNames::of(&gvk, &names) };
+        let mut written = web();
+        written["spec"]["template"]["spec"]["nodeSelector"] =
+            json!({"kubernetes.io/hostname": "n0@east", "disk": "ssd"});
+        let (none, registry) = (Overrides::default(), overrides(Some("mirror.example"), None));
+        let make = |by: &Overrides| -> Value {
+            let made = made(written.to_string().into_bytes(), by, &kind, "shop", &east).unwrap();
+            serde_json::from_slice(&made).unwrap()
+        };
+        let bring = |part: &Value, by: &Overrides| brought(part, Others::default(), by, &kind, "shop", &east).unwrap();
+        let part = make(&none);
+        assert_eq!(part.pointer(host), Some(&json!("n0")));
+        assert!(has(&part, &none) && !has(&part, &registry), "no policy has it differ");
+        let mut shown: Value = serde_json::from_str(&as_written(&part.to_string(), false).unwrap()).unwrap();
+        put(&mut shown, None);
+        assert_eq!(shown, written);
+        // Overrides come and go beside it.
+        assert_eq!(bring(&part, &registry), make(&registry));
+        assert_eq!(bring(&make(&registry), &none), part);
+        assert_eq!(bring(&part, &none), part);
+        // An apply that leaves the name out takes it away where nobody else has it.
+        let noted = Note::read(&part).unwrap();
+        let after = |said: &Value, owns: bool| {
+            let applied = kind.nodes.localized(said.clone(), &east);
+            let apply = Apply { base: &written, said, applied: &applied, owns: &|_: &[&str]| owns };
+            Note::after_apply(Some(&noted), &kind, &east, &apply)
+        };
+        let paused = json!({"spec": {"paused": true}});
+        assert_eq!((after(&paused, false), after(&paused, true)), (Some(noted.clone()), None));
+        assert_eq!(after(&written, false), Some(noted.clone()));
+        let disk = json!({"spec": {"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}});
+        assert_eq!(after(&disk, false), None, "a selector is applied as a whole");
     }
 
     /// A digest that changed with the version would have every part brought anew.

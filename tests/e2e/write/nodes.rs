@@ -4,7 +4,7 @@ use super::{
     rollout::{MEMBERS, start},
     *,
 };
-use testbed::{Kubefold, samples::namespace};
+use testbed::{Kubefold, MemberOptions, samples::namespace};
 
 const SPACE: &str = "/api/v1/namespaces/noded";
 const APPS: &str = "/apis/apps/v1/namespaces/noded";
@@ -62,9 +62,11 @@ async fn applied_twice(fleet: &Kubefold, object: &Value, path: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_of_members_choose_them_and_arrive_there_plain() {
-    let bed = Testbed::shared_with_workloads(&MEMBERS).await;
+    // A rebalance is of everything that the members have.
+    let bed = Testbed::start(&MEMBERS, MemberOptions::with_workloads(1)).await;
     for member in bed.members() {
         namespace(member, "noded").await;
+        member.apply(include_str!("../../../deploy/member-rbac.yaml")).await;
     }
     let fleet = start(&bed).await.for_namespace("noded");
     eventually(SOON, async || fleet.kubectl(&["get", "nodes", "-o", "name"]).await.holds("node/node-0@north")).await;
@@ -82,8 +84,8 @@ async fn in_two_members(bed: &Testbed, fleet: &Kubefold) {
     assert_eq!(stand(bed, &path).await, plain(&["east", "west"]));
     assert_eq!(shares_at(&bed.members().iter().collect::<Vec<_>>(), &path).await, split(&[("east", 2), ("west", 2)]));
     fleet.kubectl(&["rollout", "status", "deployment/web", "--timeout=100s"]).await.ok();
-    let on = fleet.kubectl(&["get", "pods", "-l", "app=web", "-o", "jsonpath={.items[*].spec.nodeName}"]).await;
-    let mut on: Vec<&str> = on.ok().split(' ').collect();
+    let listed = fleet.kubectl(&["get", "pods", "-l", "app=web", "-o", "jsonpath={.items[*].spec.nodeName}"]).await;
+    let mut on: Vec<&str> = listed.ok().split(' ').collect();
     on.sort_unstable();
     assert_eq!(on, ["node-0@east", "node-0@east", "node-0@west", "node-0@west"]);
 }
@@ -116,12 +118,11 @@ async fn names_move(bed: &Testbed, fleet: &Kubefold) {
     assert!(told.ok().contains("patched"), "{told}");
     assert!(told.stderr.contains("has no part in member north; kubefold rebalance makes one"), "{told}");
     assert_eq!(stand(bed, &path).await, plain(&["east", "west"]));
-    let command = ["rebalance", "--state-dir", fleet.state_dir().to_str().unwrap()];
-    let output = fleet.command(&command).await;
+    let output = fleet.command(&["rebalance"]).await;
     assert!(output.status.success(), "{output:?}");
     eventually(PODS, async || {
         let now = stand(bed, &path).await;
-        if now == plain(&MEMBERS) { Ok(()) } else { Err(format!("{now:?}")) }
+        if now == plain(&MEMBERS) { Ok(()) } else { Err(format!("{output:?}: {now:?}")) }
     })
     .await;
     // A member says what is wrong with a name of no member.
