@@ -1,4 +1,5 @@
-//! What a part notes of its overrides: by which it was made, and what the object says in their place.
+//! What a part notes of its overrides: by which it was made, and what the object says in their place. Plain names of nodes, which
+//! stand for visible ones, are noted as overrides are.
 //!
 //! The note is an annotation of the part, [`OVERRIDES_KEY`]. It is written by the same request as the values, so that no kill
 //! comes between them, and a lost state directory loses nothing of it. With it overrides that have changed are brought to a
@@ -15,7 +16,7 @@ use crate::{
         overrides::{Kind, OverrideError, overridden, overridden_value},
     },
 };
-use kubefold_wire::resource::Gvk;
+use kubefold_wire::{patch::merge_into, resource::Gvk};
 
 /// The annotation of a part that has overrides.
 pub const OVERRIDES_KEY: &str = "kubefold.io/overrides";
@@ -43,6 +44,8 @@ pub struct Note {
 struct Place {
     at: Vec<Step>,
     was: Was,
+    /// Names of nodes alone make it differ, and no policy.
+    names: bool,
 }
 
 /// What the object says at a place that is overridden.
@@ -74,6 +77,19 @@ pub struct Others<'a> {
     pub bare: Option<&'a Value>,
 }
 
+/// An apply of a part.
+#[derive(Clone, Copy)]
+pub struct Apply<'a> {
+    /// The part as the object says it was.
+    pub base: &'a Value,
+    /// What is applied.
+    pub said: &'a Value,
+    /// What is sent to the part's member for it.
+    pub applied: &'a Value,
+    /// Says whether its manager alone has what stands at a path of fields: it goes where the apply leaves it out.
+    pub owns: &'a dyn Fn(&[&str]) -> bool,
+}
+
 /// Makes the body of a part with its overrides and the note of them. Bytes stay where there are none.
 ///
 /// Errors: as [`overridden_value`].
@@ -84,15 +100,17 @@ pub fn made(
     policy: &str,
     member: &MemberName,
 ) -> Result<Vec<u8>, OverrideError> {
-    if overrides.is_empty() {
+    let may_name = memchr::memchr(b'@', &body).is_some();
+    let before: Value = match serde_json::from_slice(&body) {
+        Ok(before) if may_name || !overrides.is_empty() => before,
+        Ok(_) | Err(_) => return overridden(body, overrides, of, policy, member),
+    };
+    if overrides.is_empty() && of.nodes.named(&before).is_empty() {
         return Ok(body);
     }
-    let made = overridden(body.clone(), overrides, of, policy, member)?;
-    let (Ok(before), Ok(mut after)) = (serde_json::from_slice(&body), serde_json::from_slice(&made)) else {
-        return Ok(made);
-    };
-    let Some(note) = Note::of(of.gvk, overrides, &before, &after) else { return Ok(made) };
-    put(&mut after, Some(&note));
+    let mut after = overridden_value(before.clone(), overrides, of, policy, member)?;
+    let note = Note::of(of, member, overrides, &before, &after);
+    put(&mut after, note.as_ref());
     Ok(after.to_string().into_bytes())
 }
 
@@ -115,7 +133,7 @@ pub fn brought(
     if let Some(path) = unknown(&after) {
         return Err(BringError::Unknown(path));
     }
-    let note = Note::of(of.gvk, overrides, &base, &after);
+    let note = Note::of(of, member, overrides, &base, &after);
     put(&mut after, note.as_ref());
     Ok(after)
 }
@@ -184,16 +202,29 @@ impl Note {
         Some(Self { of: written.get("of").and_then(Value::as_str).map(str::to_owned), places })
     }
 
-    /// What a part notes that was made of `base` with all of the overrides. `None` without overrides.
-    pub fn of(gvk: &Gvk, overrides: &Overrides, base: &Value, overridden: &Value) -> Option<Self> {
-        let of = Some(digest(overrides)?);
-        Some(Self { of, places: places(gvk, base, overridden) })
+    /// What a part in `member` notes that was made of `base` with all of the overrides. `None`: nothing differs.
+    pub fn of(
+        kind: &Kind<'_>,
+        member: &MemberName,
+        overrides: &Overrides,
+        base: &Value,
+        overridden: &Value,
+    ) -> Option<Self> {
+        Self::unless_empty(digest(overrides), places(kind, member, base, overridden))
     }
 
-    /// What a part notes after a write. `before`: its note of then. `None`: no value of it is overridden, nor was.
-    pub fn after_write(before: Option<&Self>, gvk: &Gvk, base: &Value, overridden: &Value) -> Option<Self> {
-        let places = places(gvk, base, overridden);
-        let of = before.and_then(|before| before.of.clone());
+    /// What a part in `member` notes after a write. `before`: its note of then. `None`: no value of it is overridden, nor was.
+    pub fn after_write(
+        before: Option<&Self>,
+        kind: &Kind<'_>,
+        member: &MemberName,
+        base: &Value,
+        overridden: &Value,
+    ) -> Option<Self> {
+        Self::unless_empty(before.and_then(|before| before.of.clone()), places(kind, member, base, overridden))
+    }
+
+    fn unless_empty(of: Option<String>, places: Vec<Place>) -> Option<Self> {
         (of.is_some() || !places.is_empty()).then_some(Self { of, places })
     }
 
@@ -207,7 +238,7 @@ impl Note {
 
     /// Says whether the part has these overrides and no others.
     pub fn is_of(&self, overrides: &Overrides) -> bool {
-        self.of == digest(overrides) && (self.of.is_some() || self.places.is_empty())
+        self.of == digest(overrides) && (self.of.is_some() || self.places.iter().all(|place| place.names))
     }
 
     /// The part as the object says it is, without its overrides. What is known nowhere stands as a mark, which
@@ -234,34 +265,45 @@ impl Note {
         said
     }
 
-    /// What a part notes after an apply of `said`, which was sent as `applied`. `base` is the part as the object says it was.
-    pub fn after_apply(before: Option<&Self>, gvk: &Gvk, base: &Value, said: &Value, applied: &Value) -> Option<Self> {
-        let now = places(gvk, said, applied).into_iter().map(|place| {
+    /// What a part notes after an apply.
+    pub fn after_apply(before: Option<&Self>, kind: &Kind<'_>, member: &MemberName, apply: &Apply<'_>) -> Option<Self> {
+        let Apply { base, said, applied, owns } = apply;
+        let now = places(kind, member, said, applied).into_iter().map(|place| {
             let is_said = place.change(None).value_in(said).is_some();
             let was = place.change(None).value_in(base);
-            if is_said { place } else { Place::of(gvk, place.at, was) }
+            if is_said { place } else { Place::of(kind.gvk, place.at, was, place.names) }
         });
         let mut places: Vec<Place> = now.collect();
         let earlier = before.into_iter().flat_map(|before| &before.places);
         let kept: Vec<Place> = earlier
             .filter(|place| place.change(None).value_in(said).is_none())
             .filter(|place| !places.iter().any(|now| overlap(&now.at, &place.at)))
+            .filter(|place| !place.names || !place.is_gone(kind, said, owns))
             .cloned()
             .collect();
         places.extend(kept);
-        let of = before.and_then(|before| before.of.clone());
-        (of.is_some() || !places.is_empty()).then_some(Self { of, places })
+        Self::unless_empty(before.and_then(|before| before.of.clone()), places)
     }
 }
 
 impl Place {
-    /// What is secret, large or unknown is not noted.
-    fn of(gvk: &Gvk, at: Vec<Step>, was: Option<Value>) -> Self {
-        let place = Self { at, was: Was::Elsewhere };
+    /// What is secret, large or unknown is not noted. Lists of names are, since no other part tells what they are.
+    fn of(gvk: &Gvk, at: Vec<Step>, was: Option<Value>, names: bool) -> Self {
+        let place = Self { at, was: Was::Elsewhere, names };
         let is_secret = (&*gvk.group, &*gvk.kind) == ("", "Secret")
             && ["data", "stringData"].iter().any(|field| place.change(None).is_within(&[field]));
-        let is_noted = was.as_ref().is_none_or(|was| !is_unknown(was) && was.to_string().len() <= VALUE_MAX);
+        let is_small = |was: &Value| names || was.to_string().len() <= VALUE_MAX;
+        let is_noted = was.as_ref().is_none_or(|was| !is_unknown(was) && is_small(was));
         if is_noted && !is_secret { Self { was: Was::Value(was), ..place } } else { place }
+    }
+
+    /// Says whether an apply takes away what names nodes here: it says the field that this lies in otherwise, or leaves it out and
+    /// its manager alone has it.
+    fn is_gone(&self, kind: &Kind<'_>, said: &Value, owns: &dyn Fn(&[&str]) -> bool) -> bool {
+        let change = self.change(None);
+        let path: Vec<&str> = change.fields().collect();
+        let Some(root) = kind.nodes.root(&path) else { return false };
+        root.iter().try_fold(said, |at, key| at.get(*key)).is_some() || owns(root)
     }
 
     /// What the object says there. `None`: that is known nowhere.
@@ -289,7 +331,7 @@ impl Place {
     }
 
     fn change(&self, to: Option<Value>) -> Change {
-        Change { at: self.at.clone(), what: What::Value { old: None, new: to } }
+        change_at(&self.at, to)
     }
 
     /// Says whether the list items that it lies in are there still: somebody may have removed them.
@@ -298,7 +340,7 @@ impl Place {
             at.checked_sub(1).and_then(|at| self.at.get(at)).is_some_and(|step| matches!(step, Step::Item(_)))
         });
         let mut items = within.filter_map(|(at, _)| self.at.get(..at));
-        items.all(|item| Self { at: item.to_vec(), was: Was::Elsewhere }.change(None).value_in(document).is_some())
+        items.all(|item| change_at(item, None).value_in(document).is_some())
     }
 
     fn read(json: &Value) -> Option<Self> {
@@ -307,17 +349,25 @@ impl Place {
             Some(_) => Was::Elsewhere,
             None => Was::Value(json.get("was").cloned()),
         };
-        Some(Self { at, was })
+        Some(Self { at, was, names: json.get("names").is_some() })
     }
 
     fn to_json(&self) -> Value {
         let at: Value = self.at.iter().map(step_to_json).collect();
-        match &self.was {
+        let mut written = match &self.was {
             Was::Value(Some(was)) => json!({"at": at, "was": was}),
             Was::Value(None) => json!({ "at": at }),
             Was::Elsewhere => json!({"at": at, "elsewhere": true}),
+        };
+        if self.names {
+            merge_into(&mut written, json!({"names": true}));
         }
+        written
     }
+}
+
+fn change_at(at: &[Step], to: Option<Value>) -> Change {
+    Change { at: at.to_vec(), what: What::Value { old: None, new: to } }
 }
 
 /// A field is a text, an item an object of its keys, a text of a set a list with it.
@@ -338,16 +388,18 @@ fn read_step(json: &Value) -> Option<Step> {
     })
 }
 
-/// The places at which overrides differ from what the object says.
-fn places(gvk: &Gvk, base: &Value, overridden: &Value) -> Vec<Place> {
-    let mut size = 0;
+/// The places at which a part in `member` differs from what the object says.
+fn places(kind: &Kind<'_>, member: &MemberName, base: &Value, overridden: &Value) -> Vec<Place> {
+    let (mut size, named) = (0, kind.nodes.localized(base.clone(), member));
     let values = difference(base, overridden).into_iter().filter_map(|change| match change.what {
         What::Value { old, .. } => Some((change.at, old)),
         What::Order(_) => None,
     });
     let is_own = |at: &[Step]| at.iter().any(|step| matches!(step, Step::Field(name) if name.starts_with(OWN_PREFIX)));
     let noted = values.filter(|(at, _)| !is_own(at)).map(|(at, was)| {
-        let place = Place::of(gvk, at, was);
+        let here = change_at(&at, None);
+        let names = here.value_in(&named) != was && here.value_in(&named) == here.value_in(overridden);
+        let place = Place::of(kind.gvk, at, was, names);
         size += place.to_json().to_string().len();
         if size > NOTE_MAX { Place { was: Was::Elsewhere, ..place } } else { place }
     });
@@ -386,7 +438,7 @@ fn unknown(value: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::divided::Kinds;
+    use crate::placement::{nodes::NodeNames, policy::Rules, visible::VisibleNames};
 
     const IMAGE: &str = "/spec/template/spec/containers/0/image";
 
@@ -410,14 +462,15 @@ mod tests {
 
     fn made_of(object: &Value, by: &Overrides, gvk: &Gvk) -> Value {
         let east = MemberName::new("east").unwrap();
-        let kind = Kind::of(gvk, &Kinds::default(), None);
+        let rules = Rules::default();
+        let kind = Kind::of(gvk, &rules, None);
         let made = made(object.to_string().into_bytes(), by, &kind, "shop", &east).unwrap();
         serde_json::from_slice(&made).unwrap()
     }
 
     fn brought_to(part: &Value, others: Others<'_>, by: &Overrides, gvk: &Gvk) -> Result<Value, BringError> {
         let east = MemberName::new("east").unwrap();
-        brought(part, others, by, &Kind::of(gvk, &Kinds::default(), None), "shop", &east)
+        brought(part, others, by, &Kind::of(gvk, &Rules::default(), None), "shop", &east)
     }
 
     fn all_ops() -> Overrides {
@@ -542,6 +595,46 @@ mod tests {
         let by = overrides(None, Some(json!([{"op": "replace", "path": "/data/password", "value": "ZWFzdA=="}])));
         let part = made_of(&secret, &by, &Gvk::new("", "v1", "Secret"));
         assert_eq!(shown(&part, false), None, "it is nowhere in this part");
+    }
+
+    #[test]
+    fn plain_names_of_nodes_are_noted_and_are_no_override() {
+        let host = "/spec/template/spec/nodeSelector/kubernetes.io~1hostname";
+        let [east, west] = ["east", "west"].map(|name| MemberName::new(name).unwrap());
+        let names = VisibleNames::of(crate::config::Names::Suffixed, vec![east.clone(), west]);
+        let gvk = deployment();
+        let kind = Kind { gvk: &gvk, divided: &[], nodes: NodeNames::of(&gvk, &names) };
+        let mut written = web();
+        written["spec"]["template"]["spec"]["nodeSelector"] =
+            json!({"kubernetes.io/hostname": "n0@east", "disk": "ssd"});
+        let (none, registry) = (Overrides::default(), overrides(Some("mirror.example"), None));
+        let make = |by: &Overrides| -> Value {
+            let made = made(written.to_string().into_bytes(), by, &kind, "shop", &east).unwrap();
+            serde_json::from_slice(&made).unwrap()
+        };
+        let bring = |part: &Value, by: &Overrides| brought(part, Others::default(), by, &kind, "shop", &east).unwrap();
+        let part = make(&none);
+        assert_eq!(part.pointer(host), Some(&json!("n0")));
+        assert!(has(&part, &none) && !has(&part, &registry), "no policy has it differ");
+        let mut shown: Value = serde_json::from_str(&as_written(&part.to_string(), false).unwrap()).unwrap();
+        put(&mut shown, None);
+        assert_eq!(shown, written);
+        // Overrides come and go beside it.
+        assert_eq!(bring(&part, &registry), make(&registry));
+        assert_eq!(bring(&make(&registry), &none), part);
+        assert_eq!(bring(&part, &none), part);
+        // An apply that leaves the name out takes it away where nobody else has it.
+        let noted = Note::read(&part).unwrap();
+        let after = |said: &Value, owns: bool| {
+            let applied = kind.nodes.localized(said.clone(), &east);
+            let apply = Apply { base: &written, said, applied: &applied, owns: &|_: &[&str]| owns };
+            Note::after_apply(Some(&noted), &kind, &east, &apply)
+        };
+        let paused = json!({"spec": {"paused": true}});
+        assert_eq!((after(&paused, false), after(&paused, true)), (Some(noted.clone()), None));
+        assert_eq!(after(&written, false), Some(noted.clone()));
+        let disk = json!({"spec": {"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}});
+        assert_eq!(after(&disk, false), None, "a selector is applied as a whole");
     }
 
     /// A digest that changed with the version would have every part brought anew.

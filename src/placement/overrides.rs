@@ -1,13 +1,16 @@
-//! How the part in one member differs from the others: a JSON patch, and another registry for its images.
+//! How the part in one member differs from the others: a JSON patch and another registry for its images, by policy; and the
+//! names of nodes, which are its member's own.
 
 use serde_json::{Value, json};
 
 use crate::{
     config::{MemberName, Overrides},
     placement::{
-        divided::{Division, Field, Kinds},
+        divided::{Division, Field},
         marker::OWN_PREFIX,
         merge::{is_keyed, position_of},
+        nodes::NodeNames,
+        policy::Rules,
         scheduling::pod_spec,
     },
 };
@@ -41,13 +44,21 @@ pub struct Kind<'a> {
     pub gvk: &'a Gvk,
     /// The fields of it that are divided.
     pub divided: &'static [Field],
+    /// Where it names nodes.
+    pub nodes: NodeNames<'a>,
 }
 
 impl<'a> Kind<'a> {
     /// With what is divided of it, as configured. `whole` is what its parts note of the whole.
-    pub fn of(gvk: &'a Gvk, kinds: &Kinds, whole: Option<&str>) -> Self {
+    pub fn of(gvk: &'a Gvk, rules: &'a Rules, whole: Option<&str>) -> Self {
         let by_policy = || Division::by_policy(&gvk.group, &gvk.kind).filter(|_| whole.is_some());
-        Self { gvk, divided: kinds.division(gvk).or_else(by_policy).map_or(&[], Division::fields) }
+        let division = rules.kinds().division(gvk).or_else(by_policy);
+        Self::divided(gvk, rules, division.map_or(&[], Division::fields))
+    }
+
+    /// With these divided fields.
+    pub fn divided(gvk: &'a Gvk, rules: &'a Rules, divided: &'static [Field]) -> Self {
+        Self { gvk, divided, nodes: NodeNames::of(gvk, rules.names()) }
     }
 }
 
@@ -92,7 +103,7 @@ pub fn overridden_value(
             return Err(wrong(format!("it changes {what}")));
         }
     }
-    Ok(object)
+    Ok(of.nodes.localized(object, member))
 }
 
 fn failed(policy: &str, member: &MemberName, why: String) -> OverrideError {
@@ -107,6 +118,7 @@ pub fn applied(
     part: &Value,
     overrides: &Overrides,
     of: &Kind<'_>,
+    member: &MemberName,
     owns: impl Fn(&[&str]) -> bool,
 ) -> Value {
     if let (Some(registry), Some(path)) = (&overrides.registry, pod_spec(&of.gvk.group, &of.gvk.kind)) {
@@ -133,7 +145,7 @@ pub fn applied(
             body = after;
         }
     }
-    body
+    of.nodes.localized(body, member)
 }
 
 /// Where an operation on the part is one on what is applied.
@@ -237,7 +249,7 @@ mod tests {
     fn applied(body: &Value, what: &Overrides, gvk: &Gvk) -> Result<Value, String> {
         let east = MemberName::new("east").unwrap();
         let out =
-            overridden(body.to_string().into_bytes(), what, &Kind::of(gvk, &Kinds::default(), None), "shop", &east);
+            overridden(body.to_string().into_bytes(), what, &Kind::of(gvk, &Rules::default(), None), "shop", &east);
         out.map(|out| serde_json::from_slice(&out).unwrap()).map_err(|error| error.to_string())
     }
 
@@ -322,12 +334,11 @@ mod tests {
             {"op": "add", "path": "/spec/template/spec/containers/-", "value": {"name": "side", "image": "s"}},
         ]);
         let what = overrides(Some(patch), Some("mirror.example"));
-        let part = applied_whole(&what);
+        let (part, east) = (applied_whole(&what), MemberName::new("east").unwrap());
         let spec = |containers: Value| json!({"spec": {"template": {"spec": {"containers": containers}}}});
         let dress = |body: Value, owned: &[&str]| {
-            super::applied(body, &part, &what, &Kind::of(&deployment(), &Kinds::default(), None), |path: &[&str]| {
-                path == owned
-            })
+            let owns = |path: &[&str]| path == owned;
+            super::applied(body, &part, &what, &Kind::of(&deployment(), &Rules::default(), None), &east, owns)
         };
         // In another order, and without what the patch adds to.
         let said = dress(spec(json!([{"name": "d", "image": "d:1"}, {"name": "c", "image": "app:2"}])), &[]);
@@ -348,7 +359,8 @@ mod tests {
                 body.clone(),
                 &part,
                 &counted,
-                &Kind::of(&deployment(), &Kinds::default(), None),
+                &Kind::of(&deployment(), &Rules::default(), None),
+                &east,
                 |_: &[&str]| true
             ),
             body
@@ -369,7 +381,7 @@ mod tests {
             overridden(
                 body.clone(),
                 &Overrides::default(),
-                &Kind::of(&deployment(), &Kinds::default(), None),
+                &Kind::of(&deployment(), &Rules::default(), None),
                 "",
                 &east
             ),

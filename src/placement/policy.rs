@@ -10,7 +10,7 @@ use crate::{
         Bounds, CarriedKind, Chosen, Config, Failover, KindPattern, Match, MemberName, MemberTaint, MemberTerms,
         PolicyConfig, Rebalance, SpreadLevel, TaintEffect, Weight, Weights,
     },
-    placement::divided::Kinds,
+    placement::{divided::Kinds, visible::VisibleNames},
     view::{CLUSTER_LABEL, FleetSelector},
 };
 use kubefold_wire::{
@@ -64,6 +64,7 @@ pub struct Rules {
     members: Vec<MemberRule>,
     policies: Vec<PolicyConfig>,
     kinds: Kinds,
+    names: VisibleNames,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -240,7 +241,13 @@ impl Rules {
             members: config.members.iter().map(member).collect(),
             policies: config.policies.clone(),
             kinds: Kinds::of(config),
+            names: VisibleNames::new(config),
         }
+    }
+
+    /// How member-local objects are named.
+    pub fn names(&self) -> &VisibleNames {
+        &self.names
     }
 
     /// What is divided of which kinds.

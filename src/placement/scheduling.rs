@@ -65,23 +65,6 @@ impl PodRequirements {
         own.into_iter().chain(values.flat_map(|wanted| &wanted.values)).map(String::as_str)
     }
 
-    /// Changes the names of nodes in it.
-    pub fn rename_nodes(&mut self, rename: impl Fn(&str) -> Option<String>) {
-        let terms = self
-            .nodes
-            .affinity
-            .node_affinity
-            .required
-            .iter_mut()
-            .flat_map(|selector| &mut selector.node_selector_terms);
-        let values = terms.flat_map(|term| &mut term.match_fields).flat_map(|wanted| &mut wanted.values);
-        for name in values.chain([&mut self.node_name]) {
-            if let Some(renamed) = rename(name) {
-                *name = renamed;
-            }
-        }
-    }
-
     /// What the pods ask once a kube-apiserver has added what their RuntimeClass says, which is JSON.
     ///
     /// Source: kubernetes `plugin/pkg/admission/runtimeclass/admission.go`, `setScheduling`.

@@ -5,10 +5,12 @@ use std::borrow::Cow;
 use uuid::Uuid;
 
 use crate::{
-    config::{Config, MemberName, Names, SharedRule},
-    placement::{divided::Kinds, fingerprint::Mask},
+    config::{Config, MemberName, SharedRule},
+    placement::{divided::Kinds, fingerprint::Mask, visible::VisibleNames},
 };
 
+#[cfg(test)]
+use crate::config::Names;
 use kubefold_wire::resource::Gvr;
 
 /// Namespace of the UIDs that shared objects have in a fleet of several members.
@@ -17,10 +19,8 @@ const SHARED_UIDS: Uuid = Uuid::from_u128(0x6b75_6265_666f_6c64_0000_0000_0000_0
 /// How objects are named in this fleet.
 #[derive(Clone, Debug)]
 pub struct Naming {
-    names: Names,
+    names: VisibleNames,
     shared: Vec<SharedRule>,
-    /// In configuration order.
-    members: Vec<MemberName>,
     /// What policies make different between parts.
     mask: Mask,
     /// What is divided of which kinds.
@@ -30,11 +30,9 @@ pub struct Naming {
 impl Naming {
     /// Takes what the configuration says about names.
     pub fn new(config: &Config) -> Self {
-        let members = config.members.iter().map(|member| member.name.clone()).collect();
         Self {
-            names: config.names,
+            names: VisibleNames::new(config),
             shared: config.shared.clone(),
-            members,
             mask: Mask::of(config),
             kinds: Kinds::of(config),
         }
@@ -43,7 +41,8 @@ impl Naming {
     /// Takes it in its parts.
     #[cfg(test)]
     pub(crate) fn of(names: Names, shared: Vec<SharedRule>, members: Vec<MemberName>) -> Self {
-        Self { names, shared, members, mask: Mask::default(), kinds: Kinds::default() }
+        let names = VisibleNames::of(names, members);
+        Self { names, shared, mask: Mask::default(), kinds: Kinds::default() }
     }
 
     /// What is no difference between parts.
@@ -58,7 +57,7 @@ impl Naming {
 
     /// The members, in configuration order.
     pub fn members(&self) -> &[MemberName] {
-        &self.members
+        self.names.members()
     }
 
     /// Says whether that name is a member's.
@@ -68,17 +67,12 @@ impl Naming {
 
     /// The member of that name.
     pub fn member(&self, name: &str) -> Option<&MemberName> {
-        self.members.iter().find(|member| member.as_str() == name)
+        self.names.member(name)
     }
 
     /// Splits `web-0@east` at its last `@` when a member's name follows.
     pub fn split<'a>(&self, visible: &'a str) -> Option<(&'a str, &MemberName)> {
-        if self.names == Names::Plain {
-            return None;
-        }
-        let (own, member) = visible.rsplit_once('@')?;
-        (!own.is_empty()).then_some(())?;
-        Some((own, self.member(member)?))
+        self.names.split(visible)
     }
 
     /// The same of an object of that resource. An event is called after its object: `web-0@east.17f0` is `web-0.17f0` of east.
@@ -86,7 +80,7 @@ impl Naming {
         if let Some((own, member)) = self.split(visible) {
             return Some((Cow::Borrowed(own), member));
         }
-        (gvr.is_event() && self.names == Names::Suffixed).then_some(())?;
+        (gvr.is_event() && !self.is_plain()).then_some(())?;
         let (object, rest) = visible.rsplit_once('@')?;
         let (member, suffix) = rest.split_once('.')?;
         let is_cut_so = !object.is_empty() && !suffix.is_empty() && !suffix.contains('.');
@@ -101,15 +95,12 @@ impl Naming {
 
     /// Says whether member-local objects keep their own names.
     pub fn is_plain(&self) -> bool {
-        self.names == Names::Plain
+        self.names.is_plain()
     }
 
     /// What follows a member-local object's own name: an `@` and its member, or nothing.
     pub fn suffix<'a>(&self, member: &'a MemberName) -> [&'a str; 2] {
-        match self.names {
-            Names::Suffixed => ["@", member.as_str()],
-            Names::Plain => ["", ""],
-        }
+        if self.is_plain() { ["", ""] } else { ["@", member.as_str()] }
     }
 
     /// The visible name of a member-local object, in pieces; of its own key, its visible key.
@@ -161,7 +152,7 @@ impl Naming {
     /// The UID that a shared object has: its own in a fleet of one member, otherwise one that is made of its resource,
     /// key and life number, so that it is the same after a restart and another after the object was gone.
     pub fn shared_uid(&self, group: &str, resource: &str, key: &str, life: u32) -> Option<String> {
-        if self.members.len() < 2 {
+        if self.members().len() < 2 {
             return None;
         }
         let name = format!("{group}/{resource}/{key}/{life}");
@@ -201,13 +192,12 @@ mod tests {
             name: name.map(Into::into),
         };
         Naming {
-            names,
+            names: VisibleNames::of(names, members.iter().map(|name| MemberName::new(name).unwrap()).collect()),
             shared: vec![
                 rule("", "namespaces", None),
                 rule("", "endpoints", Some("kubernetes")),
                 rule("rbac.authorization.k8s.io", "clusterroles", Some("system:*")),
             ],
-            members: members.iter().map(|name| MemberName::new(name).unwrap()).collect(),
             mask: Mask::default(),
             kinds: Kinds::default(),
         }

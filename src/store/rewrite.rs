@@ -286,9 +286,13 @@ impl Rewriter<'_, '_> {
         }
     }
 
-    /// A reference that is a bare name of a cluster-scoped core kind.
+    /// A reference that is a bare name of a cluster-scoped core kind. No such object's own name has an `@`: a name that is visible
+    /// already is what a client wrote of another member.
     fn bare(&mut self, document: &str, kind: &str, at: Range<usize>, edits: &mut Edits) {
         let name = unquote(raw_of(document, at.clone()));
+        if self.naming.split(&name).is_some() {
+            return;
+        }
         if !name.is_empty() && self.identity("", kind, "", &name, None).is_none() {
             self.rename(&name, at, edits);
         }

@@ -117,7 +117,7 @@ impl<F: Fleet> Writer<F> {
         if self.fleet.shared_uid(&key).is_some() || is_made_by_every_cluster(named.kind, &named.name) {
             return Ok(None);
         }
-        let ask = Ask { key: &key, owners: &[], pod: None, claims: &[], measure: Measure::Nothing };
+        let ask = Ask { key: &key, owners: &[], pods: None, claims: &[], measure: Measure::Nothing };
         let facts = self.fleet.facts(ask).await;
         if let Some(why) = facts.candidates.iter().filter(|one| !one.absent).find_map(Candidate::unknown) {
             return Err(not_carried(&key, format!("it is not known yet who has it: member {why}")));

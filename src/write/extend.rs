@@ -111,7 +111,7 @@ impl<F: Fleet> Writer<F> {
             return;
         }
         // It waits until it is known what the members hold.
-        let ask = Ask { key, owners: &[], pod: None, claims: &[], measure: Measure::Nothing };
+        let ask = Ask { key, owners: &[], pods: None, claims: &[], measure: Measure::Nothing };
         drop(self.fleet.facts(ask).await);
         let Some(hold) = self.fleet.hold(key).await else { return };
         // Where it is not known what there is, another time.

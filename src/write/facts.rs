@@ -14,6 +14,7 @@ use crate::{
     },
     placement::{
         capacity::capacity,
+        nodes::PodsByMember,
         plan::{Candidate, Standing},
         scheduling::{Misfit, NodeFacts, PodRequirements, fits},
     },
@@ -33,8 +34,8 @@ use kubefold_wire::{
 /// What is known of every configured member, and of what the object belongs to.
 pub(super) async fn facts(stores: &Stores, measured: &Measured, ask: Ask<'_>) -> Facts {
     let namespaces = known_where(!ask.key.namespace.is_empty(), stores, Gvr::new("", "v1", "namespaces"));
-    let nodes = known_where(ask.pod.is_some(), stores, Gvr::new("", "v1", "nodes"));
-    let names_class = ask.pod.is_some_and(|pod| !pod.runtime_class_name.is_empty());
+    let nodes = known_where(ask.pods.is_some(), stores, Gvr::new("", "v1", "nodes"));
+    let names_class = ask.pods.is_some_and(PodsByMember::names_class);
     let classes = known_where(names_class, stores, Gvr::new("node.k8s.io", "v1", "runtimeclasses"));
     let owners = join_all(
         ask.owners.iter().map(|owner| async move { (owner, holders(stores, &ask.key.namespace, owner).await) }),
@@ -60,7 +61,7 @@ pub(super) async fn facts(stores: &Stores, measured: &Measured, ask: Ask<'_>) ->
         let name = member.name();
         let serves_kind = stores.catalog().serving_members(&ask.key.gvr).contains(name);
         let missing = owners.iter().filter(|(_, holders)| !holders.contains(name));
-        let pod = ask.pod.map(|pod| in_class(classes.as_deref(), name, pod));
+        let pod = ask.pods.map(|pods| in_class(classes.as_deref(), name, pods.in_member(name)?));
         Candidate {
             name: name.clone(),
             cluster_uid: member.cluster_uid().map(|uid| uid.to_string()),

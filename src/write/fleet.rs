@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::{
     config::{MemberName, Weights},
     member::call::{Answer, Call, Document},
-    placement::{marker::Marker, moved::Moved, plan::Candidate, policy::Rules, scheduling::PodRequirements},
+    placement::{marker::Marker, moved::Moved, nodes::PodsByMember, plan::Candidate, policy::Rules},
     respond::ObjectRef,
 };
 use kubefold_serving::caller::Caller;
@@ -106,7 +106,7 @@ pub struct Ask<'a> {
     /// Whose it is.
     pub owners: &'a [Owner],
     /// What its pods ask of nodes, for [`fits`](crate::placement::scheduling::fits); `None` of a kind that makes no pods.
-    pub pod: Option<&'a PodRequirements>,
+    pub pods: Option<&'a PodsByMember>,
     /// The claims that its pods mount.
     pub claims: &'a [String],
     /// Whether what is free in each member is wanted, too.

@@ -1,5 +1,14 @@
-//! Names: minted from `generateName`, and pins taken off.
+//! Names: minted from `generateName`, pins taken off, and nodes' own ones put in.
 
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::{
+    config::MemberName,
+    placement::nodes::{Elsewhere, NodeNames},
+    respond::InvalidField,
+    write::fleet::{Fleet, Key},
+};
 use kubefold_wire::{
     scan::string_end,
     splice::{Edit, splice, string},
@@ -28,6 +37,31 @@ pub(super) fn mint(base: &str) -> String {
         number /= 27;
     }
     name
+}
+
+/// Puts the own names of nodes in the place of visible ones, in the body of an object of one member. Bytes stay where it has none.
+///
+/// Errors: it names nodes of other members alone.
+pub(super) fn with_own_nodes<F: Fleet>(
+    fleet: &F,
+    key: &Key,
+    member: &MemberName,
+    body: Bytes,
+) -> Result<Bytes, InvalidField> {
+    let rules = fleet.rules();
+    let nodes = NodeNames::of(&key.gvk, rules.names());
+    if memchr::memchr(b'@', &body).is_none() {
+        return Ok(body);
+    }
+    // What is no object the member refuses in its own words.
+    let Ok(mut object) = serde_json::from_slice::<Value>(&body) else { return Ok(body) };
+    if nodes.named(&object).is_empty() {
+        return Ok(body);
+    }
+    match nodes.localize(&mut object, member) {
+        Ok(()) => Ok(object.to_string().into()),
+        Err(Elsewhere { field, nodes }) => Err(InvalidField::NodesElsewhere { field, nodes, member: member.clone() }),
+    }
 }
 
 /// Replaces every string value that is exactly `pinned` by `plain`. Keys stay. `json` is valid JSON.

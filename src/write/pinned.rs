@@ -15,7 +15,7 @@ use crate::{
     write::{
         Writer,
         fleet::Fleet,
-        names::unpin,
+        names::{unpin, with_own_nodes},
         request::{Request, with_dry_run},
         steps::Seen,
     },
@@ -49,7 +49,8 @@ pub(super) async fn create<F: Fleet>(
     let dry = request.dry_run("CreateOptions")?;
     let (shown, key) = (request.key(visible), request.key(own));
     let plain = Bytes::from(unpin(json, visible, own));
-    let local = fleet.localize(&key, member, &plain);
+    let local = with_own_nodes(fleet, &key, member, fleet.localize(&key, member, &plain));
+    let local = local.map_err(|error| request.invalid(visible, error))?;
     let text = std::str::from_utf8(&local).unwrap_or_default();
     let body = stamped(text, Stamp { marker, name: Some(own), ..Stamp::default() }).map_err(WriteError::from)?;
     let passed = request.passed_query();

@@ -12,11 +12,12 @@ use crate::{
     placement::{
         children::{Orphans, is_revision},
         companions::Shares,
-        divided::{Division, Kinds, Value},
+        divided::{Division, Value},
         marker::Marker,
+        nodes::PodsByMember,
         overrides::{Kind, overridden},
         plan::{Companion, Order, Plan, PlanError, Standing, plan},
-        policy::{Policy, Strategy, Subject},
+        policy::{Policy, Rules, Strategy, Subject},
         scheduling::{Misfit, PodRequirements},
         stamp::{Stamp, stamped},
     },
@@ -43,10 +44,10 @@ pub(super) struct CreateFacts {
     pub(super) facts: Facts,
     /// The UID that every cluster's object of that name has, if it is shared.
     pub(super) shared: Option<String>,
-    /// What the body names of single members.
-    pins: Vec<Pin>,
-    /// What its pods ask of nodes, by the nodes' own names.
-    pod: Option<PodRequirements>,
+    /// The members that hold nothing of what the body names of single members, or none of the nodes that its pods name.
+    elsewhere: Vec<MemberName>,
+    /// Its pods name a node that no member has.
+    names_nobodys: bool,
     /// Of a companion: the shares of what it is for.
     shares: Shares,
     /// The member that has what came before it and belongs to it.
@@ -78,13 +79,11 @@ pub(super) async fn asked<F: Fleet>(
         policy: None,
     };
     let policy = fleet.rules().rule_for(&subject).map_err(|error| request.invalid(&key.name, error.into()))?;
-    let pins = pins(fleet, &key.gvk, draft.json, draft.pod.as_ref());
-    let mut pod = draft.pod.clone();
-    if let Some(pod) = pod.as_mut().filter(|_| !pins.is_empty()) {
-        pod.rename_nodes(|name| Some(fleet.split(name)?.0));
-    }
+    let pins = pins(fleet, &key.gvk, draft.json);
+    let rules = fleet.rules();
+    let pods = PodsByMember::of(&key.gvk, rules.names(), draft.json)?;
     let measure = measure(&policy, &draft.claims).max(least);
-    let ask = Ask { key, owners: &draft.owners, pod: pod.as_ref(), claims: &draft.claims, measure };
+    let ask = Ask { key, owners: &draft.owners, pods: pods.as_ref(), claims: &draft.claims, measure };
     let shares = async {
         match &draft.companion {
             Some((subject, _)) => workloads::shares(fleet, &key.namespace, subject).await,
@@ -98,10 +97,19 @@ pub(super) async fn asked<F: Fleet>(
     let (mut facts, shares, drawn, orphans, quotas) = tokio::join!(fleet.facts(ask), shares, drawn, orphans, quotas);
     facts.candidates.iter_mut().for_each(|one| one.allowed = !request.refusing.contains(&one.name));
     expect_namespace(writer, key, &mut facts);
-    for candidate in facts.candidates.iter_mut().filter(|one| is_elsewhere(&pins, &one.name)) {
-        candidate.fits = Err(Misfit::NotHeld(pins.iter().map(|pin| pin.named.as_str().to_owned()).collect()));
+    let mut elsewhere = Vec::new();
+    for candidate in &mut facts.candidates {
+        if is_elsewhere(&pins, &candidate.name) {
+            candidate.fits = Err(Misfit::NotHeld(pins.iter().map(|pin| pin.named.clone()).collect()));
+        } else if let Some(Err(misfit)) = pods.as_ref().map(|pods| pods.in_member(&candidate.name)) {
+            candidate.fits = Err(misfit);
+        } else {
+            continue;
+        }
+        elsewhere.push(candidate.name.clone());
     }
-    let mut asked = CreateFacts { policy, facts, shared, pins, pod, shares, drawn, orphans, quotas };
+    let names_nobodys = draft.pod.iter().flat_map(PodRequirements::node_names).any(|name| is_nobodys(fleet, name));
+    let mut asked = CreateFacts { policy, facts, shared, elsewhere, names_nobodys, shares, drawn, orphans, quotas };
     asked.cap(&Pods::new());
     Ok(asked)
 }
@@ -109,6 +117,11 @@ pub(super) async fn asked<F: Fleet>(
 /// Says whether a body names things of other members alone.
 fn is_elsewhere(pins: &[Pin], member: &MemberName) -> bool {
     !pins.is_empty() && pins.iter().all(|pin| pin.member != *member)
+}
+
+/// Says whether no node is ever called that: no member's name stands behind the `@`.
+fn is_nobodys<F: Fleet>(fleet: &F, node: &str) -> bool {
+    node.contains('@') && fleet.split(node).is_none()
 }
 
 /// A member that is down and gets the namespace when it is back gets what lies in it, too.
@@ -166,7 +179,7 @@ impl CreateFacts {
             uid,
             policy: &self.policy,
             wholes: &draft.wholes,
-            pod: self.pod.as_ref(),
+            pod: draft.pod.as_ref(),
             sticky: self.facts.sticky.as_ref(),
             drawn: self.drawn.as_ref(),
             orphans: self.orphans.as_ref(),
@@ -187,13 +200,12 @@ impl CreateFacts {
     /// The plan of what no node takes yet. A kube-apiserver makes it, its pods wait, and an autoscaler may bring the node
     /// that they wait for: so it goes where it would go if every node took it.
     fn waiting(&self, order: &Order<'_>) -> Option<Plan> {
-        if self.pod.iter().flat_map(PodRequirements::node_names).any(|name| name.contains('@')) {
-            // In a template nodes are named as their member names them: no node is ever called that.
+        if self.names_nobodys {
             return None;
         }
         let mut candidates = self.facts.candidates.clone();
         let mut nodes = Vec::new();
-        for candidate in candidates.iter_mut().filter(|candidate| !is_elsewhere(&self.pins, &candidate.name)) {
+        for candidate in candidates.iter_mut().filter(|candidate| !self.elsewhere.contains(&candidate.name)) {
             if let Err(why) = std::mem::replace(&mut candidate.fits, Ok(())) {
                 nodes.push(format!("{}: {why}", candidate.name));
             }
@@ -292,7 +304,7 @@ async fn told<F: Fleet>(writer: &Writer<F>, request: &Request) -> Result<Reply, 
     let asked = asked(writer, request, &draft, &key, Measure::Nothing).await?;
     let plan = asked.plan(&draft, &key)?;
     let rules = writer.fleet.rules();
-    overrides_go_with(&plan, &draft, &key, rules.kinds()).map_err(|error| request.invalid(&name, error.into()))?;
+    overrides_go_with(&plan, &draft, &key, &rules).map_err(|error| request.invalid(&name, error.into()))?;
     let mut warnings = plan.warnings.clone();
     let made = plan.targets.iter().filter(|target| target.made && target.behind.is_none());
     let document = serde_json::from_str(draft.json).unwrap_or_default();
@@ -318,7 +330,7 @@ async fn told<F: Fleet>(writer: &Writer<F>, request: &Request) -> Result<Reply, 
 }
 
 /// Says why the overrides of a policy do not go with the parts that would be made.
-fn overrides_go_with(plan: &Plan, draft: &Draft<'_>, key: &Key, kinds: &Kinds) -> Result<(), PartError> {
+fn overrides_go_with(plan: &Plan, draft: &Draft<'_>, key: &Key, rules: &Rules) -> Result<(), PartError> {
     let members = plan.targets.iter().map(|target| (target.member.clone(), target.cluster_uid.clone()));
     let members: Arc<[_]> = members.collect();
     for target in plan.targets.iter().filter(|target| !target.overrides.is_empty()) {
@@ -333,7 +345,7 @@ fn overrides_go_with(plan: &Plan, draft: &Draft<'_>, key: &Key, kinds: &Kinds) -
         let what = Stamp { marker: Some(&marker), name: None, values: &target.values, whole };
         let body = stamped(draft.json, what)?;
         let policy = plan.policy.as_deref().unwrap_or_default();
-        let kind = Kind::of(&key.gvk, kinds, whole);
+        let kind = Kind::of(&key.gvk, rules, whole);
         overridden(body, &target.overrides, &kind, policy, &target.member)?;
     }
     Ok(())

@@ -193,7 +193,7 @@ impl<F: Fleet> Writer<F> {
         let body = stamped(std::str::from_utf8(&local)?, what)?;
         let policy = entry.policy.as_deref().unwrap_or_default();
         let rules = self.fleet.rules();
-        let kind = Kind::of(&entry.key.gvk, rules.kinds(), whole);
+        let kind = Kind::of(&entry.key.gvk, &rules, whole);
         let body = made(body, &target.overrides, &kind, policy, &target.member)?;
         Ok(body.into())
     }

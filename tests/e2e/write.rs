@@ -19,6 +19,7 @@ mod kinds;
 mod kubectl;
 mod logical;
 mod moves;
+mod nodes;
 mod outage;
 mod pinned;
 mod plan;

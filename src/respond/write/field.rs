@@ -63,6 +63,16 @@ pub enum InvalidField {
         /// The members of its parts.
         members: Vec<MemberName>,
     },
+    /// An object in one member names nodes of other members alone.
+    #[error("{}: Invalid value: {}: the object is in member {member}, and needs a node of it", .field.join("."), Quoted(&.nodes.join(", ")))]
+    NodesElsewhere {
+        /// The path of the pod spec.
+        field: &'static [&'static str],
+        /// The nodes, by their visible names.
+        nodes: Vec<String>,
+        /// The object's member.
+        member: MemberName,
+    },
     /// A pod is to be bound to the node of another member.
     #[error("target.name: Invalid value: \"{node}@{holder}\": the pod is in member {member}")]
     NodeElsewhere {

@@ -1,10 +1,7 @@
 //! A body that names something of one member, `node-0@east`, can only go there.
 
-use std::borrow::Cow;
-
 use crate::{
     config::MemberName,
-    placement::scheduling::PodRequirements,
     respond::{InvalidField, WriteError},
     write::{Writer, fleet::Fleet, request::Request},
 };
@@ -13,7 +10,7 @@ use kubefold_wire::{locate::Paths, resource::Gvk};
 type Path = &'static [&'static str];
 
 /// Where bodies name nodes, volumes and pods by a bare name: a part of the store's table of joins. What owns an object
-/// binds it, too, and is looked up by its UID.
+/// binds it, too, and is looked up by its UID. What names nodes for pods is in `placement/nodes.rs`.
 const PATHS: &[(&str, &str, &[Path])] = &[
     ("", "PersistentVolumeClaim", &[&["spec", "volumeName"]]),
     ("", "PersistentVolume", &[&["spec", "claimRef", "name"]]),
@@ -31,19 +28,15 @@ pub(in crate::write) struct Pin {
 }
 
 /// Everything of some member that a body names.
-pub(in crate::write) fn pins<F: Fleet>(fleet: &F, gvk: &Gvk, json: &str, pod: Option<&PodRequirements>) -> Vec<Pin> {
-    let mut names: Vec<Cow<'_, str>> = Vec::new();
-    if &*gvk.kind == "Pod" && gvk.group.is_empty() {
-        names.extend(pod.into_iter().flat_map(PodRequirements::node_names).map(Cow::Borrowed));
-    }
+pub(in crate::write) fn pins<F: Fleet>(fleet: &F, gvk: &Gvk, json: &str) -> Vec<Pin> {
+    let mut names: Vec<String> = Vec::new();
     for (_, _, paths) in PATHS.iter().filter(|(group, kind, _)| *group == &*gvk.group && *kind == &*gvk.kind) {
         let mut found = Vec::new();
         let located = Paths::new(paths.iter().map(|path| (0, *path))).locate(json, &mut found);
         let raw = found.iter().filter(|_| located.is_ok()).filter_map(|place| json.get(place.range.clone()));
-        names.extend(raw.filter_map(|raw| serde_json::from_str(raw).ok()).map(Cow::Owned));
+        names.extend(raw.filter_map(|raw| serde_json::from_str(raw).ok()));
     }
-    let split = |name: &Cow<'_, str>| Some(Pin { named: name.to_string(), member: fleet.split(name)?.1 });
-    names.iter().filter_map(split).collect()
+    names.into_iter().filter_map(|named| Some(Pin { member: fleet.split(&named)?.1, named })).collect()
 }
 
 /// Refuses a name with an `@` that is followed by no member.

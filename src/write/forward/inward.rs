@@ -10,7 +10,7 @@ use crate::{
     write::{
         fleet::Fleet,
         forward::{outward::text_at, to::To},
-        names::unpin,
+        names::{unpin, with_own_nodes},
         request::values,
     },
 };
@@ -82,7 +82,9 @@ impl<F: Fleet> To<'_, F> {
     pub(super) fn whole(&self, text: &str) -> Result<Vec<u8>, WriteError> {
         let named = String::from_utf8(self.in_metadata(text)?).unwrap_or_default();
         let plain = if self.may_unpin() { unpin(&named, &self.visible, &self.key.name) } else { named.into_bytes() };
-        Ok(self.fleet.localize(&self.key, self.member, &plain.into()).into())
+        let local = self.fleet.localize(&self.key, self.member, &plain.into());
+        let own = with_own_nodes(self.fleet, &self.key, self.member, local);
+        Ok(own.map_err(|error| self.invalid(error))?.into())
     }
 
     /// As in a create, a string that is exactly the pinned name can only mean the name: a manifest that was created so is

@@ -50,7 +50,7 @@ impl<F: Fleet> Writer<F> {
             return Err(WriteError::MemberUnnamed(self.fleet.members()));
         }
         let mut report = self.nothing_done();
-        let ask = Ask { key: &key, owners: &[], pod: None, claims: &[], measure: Measure::Nothing };
+        let ask = Ask { key: &key, owners: &[], pods: None, claims: &[], measure: Measure::Nothing };
         drop(self.fleet.facts(ask).await);
         let Some(hold) = self.fleet.hold(&key).await else { return Err(WriteError::Taken(key.to_ref())) };
         let adopted = self.adopt_held(&key, &command.members, command.dry_run).await;

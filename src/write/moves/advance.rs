@@ -107,7 +107,7 @@ impl<F: Fleet> Writer<F> {
 
     /// Starts the kind's store, and says of which member of the placement it is not known what it holds.
     pub(super) async fn unknown_members(&self, placement: &Placement) -> Option<String> {
-        let ask = Ask { key: &placement.key, owners: &[], pod: None, claims: &[], measure: Measure::Nothing };
+        let ask = Ask { key: &placement.key, owners: &[], pods: None, claims: &[], measure: Measure::Nothing };
         let facts = self.fleet.facts(ask).await;
         let is_leaving = |name: &MemberName| {
             placement.goal.iter().flat_map(|goal| &goal.leaving).any(|leaving| leaving.member == *name)

@@ -83,7 +83,7 @@ impl<F: Fleet> Writer<F> {
         let policy = self.policy_of(key, &shown, marker.is_none(), named);
         for named in carried_kinds(key, &shown, policy.as_ref()) {
             let carried = key_of(key, &named);
-            let ask = Ask { key: &carried, owners: &[], pod: None, claims: &[], measure: Measure::Nothing };
+            let ask = Ask { key: &carried, owners: &[], pods: None, claims: &[], measure: Measure::Nothing };
             drop(self.fleet.facts(ask).await);
             let uid = self.object(&carried).map(|object| object.marker.uid);
             if !uid.and_then(|uid| self.journal.placement(&uid)).is_some_and(|known| known.carried) {

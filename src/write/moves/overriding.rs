@@ -30,7 +30,7 @@ use crate::{
         noted::{self, BringError, Others},
         overrides::Kind,
         plan::Candidate,
-        policy::Policy,
+        policy::{Policy, Rules},
     },
     write::{
         LANDS_WITHIN, Writer,
@@ -79,7 +79,7 @@ struct Outdated {
 /// The parts of an object, as documents, and its policy.
 struct Dressed<'a> {
     key: &'a Key,
-    kind: Kind<'a>,
+    rules: Arc<Rules>,
     policy: Option<Policy>,
     parts: Vec<(&'a Part, Value)>,
 }
@@ -100,7 +100,9 @@ impl Dressed<'_> {
         let documents: Vec<&Value> = others().map(|(_, document)| document).collect();
         let name = self.policy.as_ref().and_then(|policy| policy.name.as_deref()).unwrap_or_default();
         let others = Others { documents: &documents, bare };
-        noted::brought(now, others, &self.overrides(&part.member), &self.kind, name, &part.member)
+        let whole = self.parts.first().and_then(|(_, home)| note(home));
+        let kind = Kind::of(&self.key.gvk, &self.rules, whole);
+        noted::brought(now, others, &self.overrides(&part.member), &kind, name, &part.member)
     }
 
     fn outdated(&self) -> Vec<Outdated> {
@@ -209,10 +211,7 @@ impl<F: Fleet> Writer<F> {
             parts.iter().map(|part| Some((part, serde_json::from_slice(&part.json).ok()?))).collect();
         let marker = Seen::of(&parts.first()?.json).marker?;
         let policy = self.policy_of(key, &shown, false, marker.policy.as_deref());
-        let documents: Vec<(&Part, Value)> = documents?;
-        let whole = documents.first().and_then(|(_, home)| note(home));
-        let kind = Kind::of(&key.gvk, self.fleet.rules().kinds(), whole);
-        Some(Dressed { key, kind, policy, parts: documents })
+        Some(Dressed { key, rules: self.fleet.rules(), policy, parts: documents? })
     }
 
     /// Has the parts of a placement get the overrides of now.
@@ -282,7 +281,8 @@ impl<F: Fleet> Writer<F> {
     async fn override_next(&self, uid: &str, tries: &mut Tries) -> Advanced {
         let Some(overriding) = self.journal.overriding(uid) else { return Advanced::Finished };
         let key = overriding.key.clone();
-        let facts = self.fleet.facts(Ask { key: &key, owners: &[], pod: None, claims: &[], measure: Measure::Nothing });
+        let facts =
+            self.fleet.facts(Ask { key: &key, owners: &[], pods: None, claims: &[], measure: Measure::Nothing });
         let candidates = facts.await.candidates;
         let Some(hold) = self.fleet.hold(&key).await else {
             return Advanced::Waits("another write to the object takes long".to_owned());

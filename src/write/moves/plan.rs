@@ -131,7 +131,7 @@ impl<F: Fleet> Writer<F> {
         made: &Everywhere,
         newcomers: &[Listed],
     ) -> Result<bool, Stays> {
-        let ask = Ask { key: &made.key, owners: &[], pod: None, claims: &[], measure: Measure::Nothing };
+        let ask = Ask { key: &made.key, owners: &[], pods: None, claims: &[], measure: Measure::Nothing };
         let facts = self.fleet.facts(ask).await;
         let Some(object) = self.object(&made.key).filter(|object| object.marker.uid == made.uid) else {
             if let Some(why) = facts.candidates.iter().find_map(Candidate::unknown) {

@@ -6,6 +6,7 @@ mod faults;
 mod forward;
 mod late;
 mod moves;
+mod nodes;
 mod outage;
 mod overriding;
 mod quotas;

@@ -389,7 +389,7 @@ impl Fleet for Scripted {
                 .map(|owner| format!("{} {:?}", owner.kind, owner.name))
                 .collect(),
             missing_claims: Vec::new(),
-            fits: Ok(()),
+            fits: ask.pods.map_or(Ok(()), |pods| pods.in_member(name).map(|_| ())),
             capacity: cluster.free.map(|replicas| Capacity { replicas, ..Capacity::default() }),
             quota: None,
         };

@@ -5,12 +5,14 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use crate::placement::marker::MARKER_KEY;
 use crate::write::{
     request::Request,
     tests::{
         Process, message,
         scripted::{Scripted, member},
         update::{MERGE, by, down, everywhere, labels, patch, placed, send},
+        web,
     },
     update::{APPLY_PATCH, SCALE},
 };
@@ -125,4 +127,26 @@ async fn an_apply_is_no_conflict_with_what_a_member_has_missed() {
     assert_eq!(reply.code, 200, "{}", message(&reply));
     assert_eq!(labels(&fleet, "tier"), everywhere("b"));
     assert!(process.writer.journal().open_entries().is_empty());
+}
+
+/// kubectl gives what it applied client-side to the manager of its server-side apply: with the note of what it applied, the map of
+/// annotations.
+#[tokio::test(start_paused = true)]
+async fn an_apply_that_has_the_annotations_leaves_the_marker() {
+    let (fleet, _directory, process) = placed().await;
+    let fields = json!({"f:metadata": {"f:annotations": {".": {}, "f:last": {}}}, "f:spec": {"f:replicas": {}}});
+    let manager = json!({"manager": "ci", "operation": "Apply", "apiVersion": "apps/v1", "fieldsType": "FieldsV1", "fieldsV1": fields});
+    let upgrade = json!([{"op": "add", "path": "/metadata/managedFields", "value": [manager]}]);
+    let reply = send(&process, patch("application/json-patch+json", &upgrade)).await;
+    assert_eq!(reply.code, 200, "{}", message(&reply));
+    let before = fleet.world.lock().members[&member("east")].objects["web"]["metadata"]["annotations"].clone();
+    for _ in 0..2 {
+        let reply = send(&process, by("ci", "&force=true", patch(APPLY_PATCH, &web(3)))).await;
+        assert_eq!(reply.code, 200, "{}", message(&reply));
+        for name in ["east", "west"] {
+            let part = fleet.world.lock().members[&member(name)].objects["web"].clone();
+            assert!(part["metadata"]["annotations"][MARKER_KEY].is_string(), "{part}");
+        }
+    }
+    assert_eq!(fleet.world.lock().members[&member("east")].objects["web"]["metadata"]["annotations"], before);
 }

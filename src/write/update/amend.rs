@@ -10,6 +10,7 @@ use crate::{
         marker::WHOLE_KEY,
         merge::{Change, Take, What, take},
         noted::{self, Note},
+        overrides::Kind,
     },
     write::{
         Writer,
@@ -119,10 +120,9 @@ impl<F: Fleet> Writer<F> {
         let now = self.part_body(making, target).ok();
         let Some(now) = now.and_then(|body| serde_json::from_slice::<Value>(&body).ok()) else { return Vec::new() };
         let own = &target.overrides;
-        let divided = self.division(&making.key).map_or(&[][..], Division::fields);
+        let (rules, divided) = (self.fleet.rules(), self.division(&making.key).map_or(&[][..], Division::fields));
         let overrider = Overrider {
-            key: &making.key,
-            divided,
+            kind: Kind::divided(&making.key.gvk, &rules, divided),
             member: &target.member,
             own,
             homes: own,

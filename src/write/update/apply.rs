@@ -20,7 +20,7 @@ use crate::{
         update::{
             desired::{self, Desired, check_preconditions, object, plain, set},
             draft::{Plan, overrides_in},
-            own::{has_other_owner, owns_alone},
+            own::{goes_with_map, has_other_owner, owns_alone},
             part::{Held, Ownership, SCALE, note as note_of},
             shares::{DesiredReplicas, Total},
             task::{PartTask, Task, applies_in, apply_in, is_by},
@@ -93,6 +93,7 @@ impl<F: Fleet> Work<'_, F> {
         let wanted =
             Desired { before: as_shown.clone(), after: as_shown, guarded: revision.is_some(), managed_fields: None };
         let mut plan = Box::pin(self.draft(&wanted, None, &totals)).await;
+        plan.said.clone_from(&patch);
         plan.scale = asked.iter().find_map(|total| match total.asked {
             DesiredReplicas::Number(number) if scale => Some(number),
             _ => None,
@@ -196,11 +197,19 @@ impl<F: Fleet> Work<'_, F> {
             let own = overrides_in(self.policy(self.marker().as_ref()).as_ref(), &part.member);
             let manager = values(&self.request.query, "fieldManager").next().unwrap_or_default();
             let owns = |path: &[&str]| owns_alone(&part.document, &manager, path);
-            let kind = Kind { gvk: &self.key.gvk, divided: self.divided() };
+            let rules = self.writer.fleet.rules();
+            let kind = Kind::divided(&self.key.gvk, &rules, self.divided());
             mark(&part.document, &manager, &mut body);
             let said = body.clone();
-            body = applied(body, &part.document, &own, &kind, owns);
-            self.note_overrides(&awaited, &said, owns(&NOTE), &mut body);
+            body = applied(body, &part.document, &own, &kind, &part.member, owns);
+            let noted = Note::read(&awaited);
+            let base = noted.as_ref().map_or_else(|| awaited.clone(), |noted| noted.base(&awaited, &[]));
+            let apply = noted::Apply { base: &base, said: &said, applied: &body, owns: &owns };
+            let after = Note::after_apply(noted.as_ref(), &kind, &part.member, &apply);
+            // It says what the part notes where that changes, or where only its manager has it.
+            if after != noted || noted.is_some() && owns(&NOTE) {
+                noted::put(&mut body, Some(&after.unwrap_or_default()));
+            }
             if !is_home {
                 self.own_last_applied(part, &mut body);
             }
@@ -213,16 +222,6 @@ impl<F: Fleet> Work<'_, F> {
             set(metadata, "resourceVersion", revision.into());
         }
         body
-    }
-
-    /// Has an apply say what the part notes of its overrides, where that changes, or where only its manager has it.
-    fn note_overrides(&self, part: &Value, said: &Value, is_owned: bool, body: &mut Value) {
-        let noted = Note::read(part);
-        let base = noted.as_ref().map_or_else(|| part.clone(), |noted| noted.base(part, &[]));
-        let after = Note::after_apply(noted.as_ref(), &self.key.gvk, &base, said, body);
-        if after != noted || is_owned && noted.is_some() {
-            noted::put(body, Some(&after.unwrap_or_default()));
-        }
     }
 
     /// Each server writes down what was applied to its part, so that these differ by shares: who applies what the home has
@@ -299,11 +298,12 @@ const NOTE: [&str; 3] = ["metadata", "annotations", OVERRIDES_KEY];
 /// kubectl's own note of what it applied.
 const LAST_APPLIED: &str = "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration";
 
-/// A manager that leaves the marker out takes it away, if it is the one that applied it. Others shall not have it: a
+/// A manager that leaves the marker out takes it away, if it is the one that applied it, or has the map that it lies in. Others shall not have it: a
 /// kube-apiserver notes for kubectl what was applied.
 fn mark(part: &Value, manager: &str, body: &mut Value) {
     for map in ["labels", "annotations"] {
-        if !owns_alone(part, manager, &["metadata", map, MARKER_KEY]) {
+        let at = ["metadata", map, MARKER_KEY];
+        if !owns_alone(part, manager, &at) && !goes_with_map(part, manager, &at) {
             continue;
         }
         let Some(mark) = part.pointer(&format!("/metadata/{map}")).and_then(|map| map.get(MARKER_KEY)) else {

@@ -115,7 +115,7 @@ impl<F: Fleet> Work<'_, F> {
     /// The members that have a part of an autoscaler or may get one, the home first.
     async fn may_have_one(&self, marker: &Marker, parts: &[&MemberName]) -> Vec<MemberName> {
         let policy = self.policy(Some(marker));
-        let candidates = self.candidates(policy.as_ref()).await;
+        let candidates = self.candidates(policy.as_ref(), &self.shown).await;
         let is_able = |member: &MemberName, cluster_uid: &str| {
             let excluded = policy.as_ref().is_some_and(|policy| policy.terms(member).excluded.is_some());
             let able = candidates.iter().any(|candidate| candidate.name == *member && takes(candidate));

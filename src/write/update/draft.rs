@@ -8,6 +8,7 @@ use crate::{
     placement::{
         merge::{Change, Take, difference, take},
         noted::{self, Note},
+        overrides::Kind,
         policy::Policy,
     },
     write::{
@@ -30,6 +31,8 @@ pub(super) struct Plan {
     pub(super) manner: Manner,
     /// The query of every request.
     pub(super) query: String,
+    /// The object as its author wants it; of an apply, what is applied.
+    pub(super) said: Value,
     /// The home's document, with all changes made.
     pub(super) document: Value,
     /// The home's changes.
@@ -57,31 +60,33 @@ pub(super) struct Plan {
 impl<F: Fleet> Work<'_, F> {
     /// Plans a write; `patch` is the one of which the home told what it makes of it.
     pub(super) async fn draft(&self, wanted: &Desired, patch: Option<&Value>, totals: &[Total]) -> Plan {
+        let (noted, rules) = (Note::read(&self.home.document), self.writer.fleet.rules());
+        let documents: Vec<&Value> = self.parts().map(|part| &part.document).collect();
+        let said = noted.as_ref().map(|noted| noted.said(&wanted.before, &wanted.after, &documents));
+        let said = said.unwrap_or_else(|| wanted.after.clone());
         let shares = match self.companion_shares(&wanted.after, totals).await {
             Some(shares) => shares,
-            None => self.shares(totals).await,
+            None => self.shares(totals, &said).await,
         };
         let Shares { mut tasks, coming, missing, warning, room } = shares;
         let policy = self.policy(self.marker().as_ref());
         let homes = overrides_in(policy.as_ref(), &self.home.member);
-        let noted = Note::read(&self.home.document);
-        let documents: Vec<&Value> = self.parts().map(|part| &part.document).collect();
+        let kind = Kind::divided(&self.key.gvk, &rules, self.divided());
         for (task, part) in tasks.iter_mut().zip(self.parts()) {
             task.shared = self.changes_of(part, wanted, patch, totals);
             if self.subresource().is_empty() {
                 let own = overrides_in(policy.as_ref(), &part.member);
                 let overrider = Overrider {
-                    key: self.key,
-                    divided: self.divided(),
+                    kind,
                     member: &part.member,
                     own: &own,
                     homes: &homes,
                     noted: noted.as_ref(),
                     documents: &documents,
                 };
-                let said = task.shared.clone();
+                let changes = task.shared.clone();
                 overrider.fit(&mut task.shared, &part.document, &wanted.before, &wanted.after);
-                task.own.extend(self.noted_change(part, &own, &said, &task.shared));
+                task.own.extend(self.noted_change(part, &kind, &changes, &task.shared));
             }
         }
         self.divide_status(&mut tasks);
@@ -96,6 +101,7 @@ impl<F: Fleet> Work<'_, F> {
         Plan {
             manner,
             query,
+            said,
             document,
             home,
             shown,
@@ -127,9 +133,10 @@ impl<F: Fleet> Work<'_, F> {
         if homes.is_empty() {
             return whole;
         }
-        let (member, divided) = (&self.home.member, self.divided());
+        let (member, rules) = (&self.home.member, self.writer.fleet.rules());
+        let kind = Kind::divided(&self.key.gvk, &rules, self.divided());
         let (own, homes) = (&homes, &homes);
-        let overrider = Overrider { key: self.key, divided, member, own, homes, noted: None, documents: &[] };
+        let overrider = Overrider { kind, member, own, homes, noted: None, documents: &[] };
         let bare = self.others.iter().find(|part| overrides_in(policy, &part.member).is_empty());
         if let Some(bare) = bare.map(|part| plain(part.document.clone())) {
             take(&difference(&overrider.overridden(&bare, homes), &bare), Take::WhereOld, &mut whole);
@@ -153,21 +160,21 @@ impl<F: Fleet> Work<'_, F> {
 
     /// How a part's note of its overrides changes with these changes: as they are `said` of the object, and as the part gets
     /// them.
-    fn noted_change(&self, part: &Held, own: &Overrides, said: &[Change], gets: &[Change]) -> Option<Change> {
-        let waiting = Pending::of(&self.earlier_in(&part.member), &part.member).live(&self.home.document);
-        if own.is_empty() && waiting.is_empty() && Note::read(&part.document).is_none() {
+    fn noted_change(&self, part: &Held, kind: &Kind<'_>, said: &[Change], gets: &[Change]) -> Option<Change> {
+        if said.is_empty() {
             return None;
         }
+        let waiting = Pending::of(&self.earlier_in(&part.member), &part.member).live(&self.home.document);
         let mut overridden = part.document.clone();
         take(&waiting, Take::Always, &mut overridden);
         let noted = Note::read(&overridden);
-        if said.is_empty() || own.is_empty() && noted.is_none() {
+        if said == gets && noted.is_none() {
             return None;
         }
         let mut base = noted.as_ref().map_or_else(|| overridden.clone(), |noted| noted.base(&overridden, &[]));
         take(said, Take::Always, &mut base);
         take(gets, Take::Always, &mut overridden);
-        let after = Note::after_write(noted.as_ref(), &self.key.gvk, &base, &overridden);
+        let after = Note::after_write(noted.as_ref(), kind, &part.member, &base, &overridden);
         (after != noted).then(|| noted::change(noted.as_ref(), after.as_ref()))
     }
 

@@ -11,6 +11,7 @@ mod desired;
 
 mod draft;
 mod dry_run;
+mod nodes;
 mod overrider;
 mod own;
 mod owners;

@@ -1,23 +1,21 @@
-//! What a policy has one member's part differ in: an update reaches a part that was overridden so, and keeps it so.
+//! What one member's part differs in, by a policy and by the names of its nodes: an update reaches a part that differs so, and keeps
+//! it so.
 
 use serde_json::Value;
 
 use crate::{
     config::{MemberName, Overrides},
     placement::{
-        divided::Field,
         merge::{Change, What},
+        nodes::REQUIRED,
         noted::Note,
-        overrides::{Kind, overridden},
+        overrides::{Kind, overridden_value},
     },
-    write::fleet::Key,
 };
 
 /// How the parts differ by policy.
 pub(super) struct Overrider<'a> {
-    pub(super) key: &'a Key,
-    /// The fields of its kind that are divided.
-    pub(super) divided: &'static [Field],
+    pub(super) kind: Kind<'a>,
     pub(super) member: &'a MemberName,
     /// The part's own.
     pub(super) own: &'a Overrides,
@@ -34,7 +32,9 @@ impl Overrider<'_> {
     /// were made, the values that are written get the overrides of now, and the others keep those that they have.
     pub(super) fn fit(&self, changes: &mut [Change], part: &Value, before: &Value, after: &Value) {
         let noted = Note::read(part);
-        if self.own.is_empty() && self.homes.is_empty() && noted.is_none() && self.noted.is_none() {
+        let names_nodes = || [before, after].into_iter().any(|object| !self.kind.nodes.named(object).is_empty());
+        let is_noted = noted.is_some() || self.noted.is_some();
+        if self.own.is_empty() && self.homes.is_empty() && !is_noted && !names_nodes() {
             return;
         }
         let said = |document: &Value| match self.noted {
@@ -42,14 +42,16 @@ impl Overrider<'_> {
             None => document.clone(),
         };
         let said_before = said(before);
-        let (was, will) = (self.overridden(&said_before, self.own), self.overridden(&said(after), self.own));
+        let said_after = said(after);
+        let (was, will) = (self.overridden(&said_before, self.own), self.overridden(&said_after, self.own));
         let (base, as_home) = (noted.map(|noted| noted.base(part, self.documents)), self.overridden(part, self.homes));
         let is_home = self.own == self.homes;
         for change in changes {
+            self.widen(change, &said_before, &said_after);
             let (shown, held) = (change.before(), change.value_in(part));
             let (overridden, wanted) = (change.value_in(&was), change.value_in(&will));
             // Without a note the home tells what it has, and a patch that adds once more at each turn says nothing of that.
-            let settles = self.noted.is_some() || !is_home || overridden == shown;
+            let settles = self.noted.is_some() || !is_home || self.own.is_empty() || overridden == shown;
             let is_alike = base.as_ref().is_some_and(|base| change.value_in(base) == change.value_in(&said_before));
             let corresponds = held == overridden || is_alike || change.value_in(&as_home) == shown;
             let What::Value { old, new } = &mut change.what else { continue };
@@ -62,19 +64,21 @@ impl Overrider<'_> {
         }
     }
 
+    /// Has a change within what a part may lack altogether, since its member's nodes are not asked for anything there, be one of
+    /// the whole: it holds nothing else.
+    fn widen(&self, change: &mut Change, before: &Value, after: &Value) {
+        let fields: Vec<&str> = change.fields().collect();
+        let root = self.kind.nodes.root(&fields).filter(|root| fields.len() > root.len());
+        let Some(length) = root.filter(|root| root.last() == Some(&REQUIRED)).map(<[&str]>::len) else { return };
+        change.at.truncate(length);
+        change.what = What::Value { old: change.value_in(before), new: change.value_in(after) };
+    }
+
     /// A document with overrides. A patch that does not go with it is left out: the object was made before, or elsewhere.
     pub(super) fn overridden(&self, document: &Value, overrides: &Overrides) -> Value {
-        let made = |overrides: &Overrides| {
-            let body = document.to_string().into_bytes();
-            let body =
-                overridden(body, overrides, &Kind { gvk: &self.key.gvk, divided: self.divided }, "", self.member)
-                    .ok()?;
-            serde_json::from_slice(&body).ok()
-        };
+        let made =
+            |overrides: &Overrides| overridden_value(document.clone(), overrides, &self.kind, "", self.member).ok();
         let registry = || made(&Overrides { patch: None, registry: overrides.registry.clone() });
-        if overrides.is_empty() {
-            return document.clone();
-        }
         made(overrides).or_else(registry).unwrap_or_else(|| document.clone())
     }
 }

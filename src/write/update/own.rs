@@ -268,6 +268,15 @@ pub(super) fn owns_alone(document: &Value, manager: &str, path: &[&str]) -> bool
     owners.next().is_some_and(|entry| is_apply_of(entry, manager)) && owners.next().is_none()
 }
 
+/// Says whether a key of a map that nobody has goes with the map: an apply of that manager has the map itself, and takes all of it
+/// where it leaves it out. So it is after kubectl has given what it applied client-side to a server-side apply.
+///
+/// Source: kubernetes-sigs/structured-merge-diff `typed/remove.go` `removingWalker.doMap`; client-go `util/csaupgrade`.
+pub(super) fn goes_with_map(document: &Value, manager: &str, path: &[&str]) -> bool {
+    let Some((_, map)) = path.split_last() else { return false };
+    owners(document, path).next().is_none() && owners(document, map).any(|entry| is_apply_of(entry, manager))
+}
+
 /// Says whether another manager than that one, and than kubefold, set a field.
 pub(super) fn has_other_owner(document: &Value, manager: &str, path: &[&str]) -> bool {
     owners(document, path).any(|entry| !is_apply_of(entry, manager) && entry["manager"] != OWN_MANAGER)
@@ -305,6 +314,22 @@ mod tests {
         let takes = Ownership { takes: paths, ..Ownership::default() };
         assert_eq!(owned(&alone, "ci", &takes), None, "it keeps its own");
         assert_eq!(owned(&alone, "cd", &takes).unwrap()[0]["fieldsV1"], json!({}));
+    }
+
+    #[test]
+    fn what_nobody_has_goes_with_the_map_of_an_apply() {
+        let one = |manager: &str, operation: &str, keys: Value| json!({"manager": manager, "operation": operation, "fieldsV1": {"f:metadata": {"f:annotations": keys}}});
+        let path = ["metadata", "annotations", "k"];
+        for (managers, goes) in [
+            (vec![one("ci", "Apply", json!({".": {}, "f:x": {}}))], true),
+            (vec![one("cd", "Apply", json!({".": {}, "f:x": {}}))], false),
+            (vec![one("ci", "Update", json!({".": {}, "f:x": {}}))], false),
+            (vec![one("ci", "Apply", json!({".": {}})), one("a", "Update", json!({"f:k": {}}))], false),
+            (vec![], false),
+        ] {
+            let document = json!({"metadata": {"managedFields": managers}});
+            assert_eq!(goes_with_map(&document, "ci", &path), goes, "{document}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::{
-    placement::{divided::Field, noted, scheduling::pod_spec},
+    placement::{divided::Field, nodes::NodeNames, noted, scheduling::pod_spec},
     respond::WriteError,
     write::{
         carry::{Cargo, Workload},
@@ -44,6 +44,7 @@ impl<'a, F: Fleet> Work<'a, F> {
             JSON_PATCH | MERGE_PATCH => self.plan().await,
             _ => self.ask_home(warnings).await,
         }?;
+        self.check_nodes(&plan, warnings)?;
         plan.warning.iter().for_each(|warning| warnings.add(warning));
         self.warn_of_overrides(warnings);
         Ok(Planned { work: self, plan, refreshes_left: REFRESHES_MAX })
@@ -98,7 +99,11 @@ impl<'a, F: Fleet> Work<'a, F> {
                 None => merge_into(&mut patch, asked),
             }
         }
-        let body = self.writer.fleet.localize(self.key, &self.home.member, &Bytes::from(patch.to_string()));
+        // A member takes no visible names, and the home's own ones alone would not say what is written of the others.
+        let rules = self.writer.fleet.rules();
+        let (nodes, mut sent) = (NodeNames::of(&self.key.gvk, rules.names()), patch.clone());
+        let hidden = nodes.hide(&mut sent, &self.home.member);
+        let body = self.writer.fleet.localize(self.key, &self.home.member, &Bytes::from(sent.to_string()));
         let (manner, query, mut said) = (self.manner(), self.request.passed_query(), Warnings::default());
         let (asking, home) = (self.asking(&manner, &query), &self.home.member);
         let content_type = &self.request.content_type;
@@ -106,9 +111,14 @@ impl<'a, F: Fleet> Work<'a, F> {
         warnings.merge(&said);
         let after = match outcome {
             Outcome::Done { body, .. } => document(self.key, &body),
+            Outcome::Refused { code, mut body } => {
+                body.bytes = hidden.reveal_in(&String::from_utf8_lossy(&body.bytes)).into();
+                return Err(dry_run_failed(self.key, home, Outcome::Refused { code, body }).into());
+            }
             outcome => return Err(dry_run_failed(self.key, home, outcome).into()),
         };
-        let after = after.ok_or_else(|| WriteError::Internal("the home's answer is no object"))?;
+        let mut after = after.ok_or_else(|| WriteError::Internal("the home's answer is no object"))?;
+        nodes.reveal(&hidden, &mut after);
         for field in self.divided() {
             let is_told = totals.iter().any(|total| total.field == *field);
             // A directive (`$patch: replace`) may have taken it away.

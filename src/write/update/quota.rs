@@ -36,7 +36,7 @@ impl<F: Fleet> Work<'_, F> {
             _ => &none,
         };
         let policy = self.policy(self.marker().as_ref());
-        let candidates = self.candidates(policy.as_ref()).await;
+        let candidates = self.candidates(policy.as_ref(), &self.shown).await;
         let with_parts = self.parts().count();
         let all: Vec<Held> = self.parts().cloned().chain(self.coming()).collect();
         let holder = |(at, part): (usize, &'_ Held)| {

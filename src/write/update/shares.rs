@@ -11,10 +11,10 @@ use crate::{
         division::{Share, fewest, redivide},
         marker::Marker,
         merge::{Change, Step, Take, What, take},
+        nodes::PodsByMember,
         plan::{Candidate, Standing},
         policy::{Policy, Terms, UNSCHEDULABLE},
         quota::{Cap, room_for, too_little},
-        scheduling::PodRequirements,
     },
     write::{
         fleet::{Ask, Fleet, Measure, Part},
@@ -158,8 +158,8 @@ impl<F: Fleet> Work<'_, F> {
         self.writer.division(self.key).or_else(by_policy)
     }
 
-    /// The parts' shares of new totals.
-    pub(super) async fn shares(&self, totals: &[Total]) -> Shares {
+    /// The parts' shares of new totals. `said` is the object as it is to be.
+    pub(super) async fn shares(&self, totals: &[Total], said: &Value) -> Shares {
         let with_parts = self.parts().count();
         if totals.is_empty() {
             return Shares { tasks: vec![PartTask::default(); with_parts], ..Shares::default() };
@@ -167,7 +167,7 @@ impl<F: Fleet> Work<'_, F> {
         let mut missing = Vec::new();
         let marker = self.marker();
         let policy = self.policy(marker.as_ref());
-        let candidates = self.candidates(policy.as_ref()).await;
+        let candidates = self.candidates(policy.as_ref(), said).await;
         let quotas = self.quotas(totals).await;
         let parts: Vec<Part> = self.writer.fleet.parts(self.key);
         let own = pods_of(&parts);
@@ -246,12 +246,12 @@ impl<F: Fleet> Work<'_, F> {
         self.writer.policy_of(self.key, &self.shown, marker.is_none(), named)
     }
 
-    pub(super) async fn candidates(&self, policy: Option<&Policy>) -> Vec<Candidate> {
-        let pod = PodRequirements::of(&self.key.gvk.group, &self.key.gvk.kind, &self.home.document.to_string())
-            .ok()
-            .flatten();
+    /// What is known of the members, for an object that says this.
+    pub(super) async fn candidates(&self, policy: Option<&Policy>, said: &Value) -> Vec<Candidate> {
+        let rules = self.writer.fleet.rules();
+        let pods = PodsByMember::of(&self.key.gvk, rules.names(), &said.to_string()).ok().flatten();
         let measure = policy.map_or(Measure::Nothing, |policy| Measure::of(policy.weights));
-        let ask = Ask { key: self.key, owners: &[], pod: pod.as_ref(), claims: &[], measure };
+        let ask = Ask { key: self.key, owners: &[], pods: pods.as_ref(), claims: &[], measure };
         self.writer.fleet.facts(ask).await.candidates
     }
 
