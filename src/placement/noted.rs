@@ -100,10 +100,11 @@ pub fn made(
     policy: &str,
     member: &MemberName,
 ) -> Result<Vec<u8>, OverrideError> {
-    let may_name = memchr::memchr(b'@', &body).is_some();
-    let before: Value = match serde_json::from_slice(&body) {
-        Ok(before) if may_name || !overrides.is_empty() => before,
-        Ok(_) | Err(_) => return overridden(body, overrides, of, policy, member),
+    if overrides.is_empty() && memchr::memchr(b'@', &body).is_none() {
+        return Ok(body);
+    }
+    let Ok(before) = serde_json::from_slice::<Value>(&body) else {
+        return overridden(body, overrides, of, policy, member);
     };
     if overrides.is_empty() && of.nodes.named(&before).is_empty() {
         return Ok(body);
