@@ -49,8 +49,7 @@ impl<F: Fleet> Work<'_, F> {
         let (revision, uid) = desired::strip(&mut patch);
         check_preconditions(self.key, &self.visible, revision.as_deref(), uid.as_deref())?;
         self.hold_owners(&patch).await?;
-        let scale = self.subresource() == SCALE;
-        let scaled = [self.scaled_field()];
+        let (scale, scaled) = (self.subresource() == SCALE, [self.scaled_field()]);
         let fields: &[Field] = if scale { &scaled } else { self.divided() };
         let said =
             fields.iter().filter(|field| patch.pointer(self.said_at(field)).is_some_and(|value| !value.is_null()));
