@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Runs a PostgreSQL of Debian's packages with a socket in a folder: postgres.sh FOLDER
+# `postgres.sh --install` installs these packages where there are none.
 #
 # It says `ready` once it answers. When its stdin ends, which is at the latest when whoever started it ends, it stops, and
 # removes the folder. PostgreSQL refuses to run as root; then it runs as `nobody`.
@@ -7,7 +8,16 @@ set -euo pipefail
 folder=$1
 bin=$(find /usr/lib/postgresql -path '*/bin/postgres' 2>/dev/null | sort -V | tail -1)
 bin=${bin%/postgres}
-[[ -n $bin ]] || { echo "no PostgreSQL: apt-get install postgresql" >&2; exit 1; }
+if [[ $folder == --install ]]; then
+  [[ -z $bin ]] || exit 0
+  echo "postgres: not in /usr/lib/postgresql; installing Debian's packages" >&2
+  if ! { apt-get update -qq && apt-get install -y -qq --no-install-recommends postgresql; } >&2; then
+    echo "postgres: it could not be installed; install it, or run this as root on Debian" >&2
+    exit 1
+  fi
+  exit 0
+fi
+[[ -n $bin ]] || { echo "no PostgreSQL; run: $0 --install" >&2; exit 1; }
 as=()
 if [[ $(id -u) == 0 ]]; then
   chown nobody "$folder"

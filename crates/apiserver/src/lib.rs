@@ -6,7 +6,7 @@
 //!
 //! The members of `kubefold demo` are such servers, too. It speaks for itself alone: nothing in it knows of fleets.
 //!
-//! - `storage`: keys, values, revisions, watches: a trait, memory, and a file of SQLite
+//! - `storage`: keys, values, revisions, watches: a trait, memory, a file of SQLite, PostgreSQL
 //! - `schema`: the types of an object's fields; decoding, defaults, pruning, validation, OpenAPI documents
 //! - `patch`: JSON, merge, strategic and apply patches; managed fields
 //! - `cron`: schedules of cron jobs, for `kinds` and `sim`

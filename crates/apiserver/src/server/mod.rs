@@ -193,9 +193,9 @@ impl Server {
         self
     }
 
-    /// Says where objects are stored. In memory, if nobody says so.
-    pub fn storage(mut self, storage: impl Storage) -> Self {
-        self.storage = Arc::new(storage);
+    /// Says where objects are stored. In memory, if nobody says so. Who closes the storage in the end keeps a clone.
+    pub fn storage(mut self, storage: Arc<impl Storage>) -> Self {
+        self.storage = storage;
         self
     }
 

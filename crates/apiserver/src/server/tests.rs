@@ -62,6 +62,19 @@ async fn it_works_in_process_and_as_a_tower_service() {
 }
 
 #[tokio::test]
+async fn what_a_storage_holds_outlives_the_server() {
+    let storage = Arc::new(Memory::default());
+    for made in [true, false] {
+        let running = server().storage(Arc::clone(&storage)).start().await.unwrap();
+        let kind = running.registry().kind("blog.example.com", "Post").unwrap();
+        let object = json!({"metadata": {"name": "a"}, "spec": {}});
+        let created = running.registry().create(&kind, "default", object, &WriteOptions::default()).await;
+        assert_eq!(created.is_ok(), made);
+        running.end().await;
+    }
+}
+
+#[tokio::test]
 async fn without_built_in_kinds_every_namespace_is_there() {
     let running = server().built_in(BuiltIn::None).start().await.unwrap();
     let kind = running.registry().kind("blog.example.com", "Post").unwrap();

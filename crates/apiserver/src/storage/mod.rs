@@ -11,9 +11,9 @@
 //!
 //! # Backends
 //!
-//! [`Memory`], and [`Sqlite`] (feature `sqlite`): one file. Both answer reads and watches from a cache of all that is
-//! committed. A backend that makes batches of changes durable by itself (SQLite does) only implements `writer::Log`;
-//! order, conditions, group commit and history are the cache's and the writer's.
+//! [`Memory`], `Sqlite` (feature `sqlite`): one file, and `Postgres` (feature `postgres`). All answer reads and watches from
+//! a cache of all that is committed. A backend that stores batches of changes implements `writer::Log` only; order,
+//! conditions, group commit and history are the cache's and the writer's.
 
 mod cache;
 mod change;
