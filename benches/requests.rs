@@ -6,6 +6,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::panic,
     clippy::print_stdout,
     missing_docs,
     reason = "a bench prints, and panics where it is wrong"
@@ -17,12 +18,14 @@ mod embedded;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::{StreamExt, stream::FuturesUnordered};
 use http::{Method, Request, StatusCode, header};
 use kubefold_apiserver::registry::Registry;
 use serde_json::json;
 use testbed::Api;
-use tokio::time::{Instant, sleep_until};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep_until},
+};
 
 use embedded::{Fleet, cpu_by_mode, object, put};
 
@@ -97,7 +100,7 @@ fn main() {
 }
 
 fn cases(one: &str) -> Vec<Case> {
-    let mut apply = Case::patch(
+    let apply = Case::patch(
         "server-side apply, three parts",
         "?fieldManager=bench&force=true",
         "application/apply-patch+yaml",
@@ -107,8 +110,6 @@ fn cases(one: &str) -> Vec<Case> {
             whole.to_string()
         },
     );
-    // The first of them makes managers that later ones keep.
-    apply.rate = CHANGES;
     vec![
         Case::get("nothing: /livez", "/livez"),
         Case::get("get, resourceVersion=0", &format!("{one}@member-000?resourceVersion=0")),
@@ -171,24 +172,24 @@ async fn measure(api: &Api, program: Option<u32>, case: &Case, span: Duration) {
 async fn send(api: &Api, case: &Case, span: Duration, first: u32) -> Vec<Duration> {
     let count = (span.as_secs_f64() * f64::from(case.rate)).ceil().max(3.0) as u32;
     let begun = Instant::now();
-    let mut open = FuturesUnordered::new();
+    let mut open = JoinSet::new();
     let mut took = Vec::new();
     for at in 0..count {
         let due = begun + Duration::from_secs(1) * at / case.rate;
         while let Some(next) = tokio::select! {
             biased;
-            Some(one) = open.next(), if !open.is_empty() => Some(one),
+            Some(one) = open.join_next(), if !open.is_empty() => Some(one),
             () = sleep_until(due), if open.len() < OPEN_MAX => None,
         } {
-            took.push(next);
+            took.push(next.unwrap());
         }
-        let (api, request) = (api.clone(), case.request(first + at));
-        open.push(async move {
-            let answer = tokio::spawn(async move { api.send(request).await }).await.unwrap().expect(case.name);
-            assert_eq!(answer.status, StatusCode::OK, "{}: {answer}", case.name);
+        let (api, request, name) = (api.clone(), case.request(first + at), case.name);
+        open.spawn(async move {
+            let answer = api.send(request).await.expect(name);
+            assert_eq!(answer.status, StatusCode::OK, "{name}: {answer}");
             due.elapsed()
         });
     }
-    took.extend(open.collect::<Vec<_>>().await);
+    took.extend(open.join_all().await);
     took
 }

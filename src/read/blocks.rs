@@ -98,7 +98,7 @@ pub(super) enum Packed {
 /// Where the objects of a list come from.
 pub(super) enum Objects<'a> {
     /// A walk, which goes on while they go out.
-    Walk(Walk),
+    Walk(Box<Walk>),
     /// They are collected.
     Collected(&'a [Arc<Entry>]),
 }
@@ -340,7 +340,7 @@ struct PackedBody {
     start: Option<Vec<u8>>,
     queued: VecDeque<Piece>,
     /// Where more objects come from.
-    walk: Option<Walk>,
+    walk: Option<Box<Walk>>,
     cut: Cut,
     /// Of all that was written.
     crc: Crc,
@@ -351,13 +351,13 @@ struct PackedBody {
 }
 
 impl PackedBody {
-    fn new(packer: Packer, start: Vec<u8>, queued: VecDeque<Piece>, walk: Option<Walk>) -> Self {
+    fn new(packer: Packer, start: Vec<u8>, queued: VecDeque<Piece>, walk: Option<Box<Walk>>) -> Self {
         let (cut, crc) = (Cut::default(), Crc::new());
         Self { packer, start: Some(start), queued, walk, cut, crc, is_first: true, worked: false, done: false }
     }
 
     /// The objects of the next block; none: there are no more.
-    fn next_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Piece>> {
+    fn next_piece(&mut self, cx: &Context<'_>) -> Poll<Option<Piece>> {
         if let Some(piece) = self.queued.pop_front() {
             return Poll::Ready(Some(piece));
         }

@@ -306,7 +306,7 @@ async fn whole(
     write_head(spec, &form, snapshot.revision, None, None, &mut head);
     let walk = Walk::new(snapshot, filter, after);
     if let Some(packing) = packing {
-        return packed(blocks::json(packing, head, Objects::Walk(walk), form).await);
+        return packed(blocks::json(packing, head, Objects::Walk(Box::new(walk)), form).await);
     }
     let body = WholeBody { out: head, walk, form, first: true, done: false };
     json_response(body.boxed_unsync())

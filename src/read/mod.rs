@@ -46,7 +46,7 @@ use crate::{
 use kubefold_serving::{delivery::DeliverWithin, encode::encode_watch};
 use kubefold_wire::{
     body::Body,
-    media::{self, Media, Negotiated},
+    media::{self, Encoding, Media, Negotiated},
     options::At,
     resource::{Gvk, Gvr},
     status::Status,
@@ -161,13 +161,12 @@ impl Reader {
                 // What is not made in it has no form in it.
                 wanted.encoding = wanted.encoding.without_protobuf();
             }
-            let is_plain = form.is_protobuf() || (wanted.encoding.media == Media::Json && !wanted.encoding.pretty);
-            let gzip = (wanted.encoding.gzip && is_plain).then_some(&self.blocks);
-            let listed = pin!(async {
-                let response = list::list(ready.store(), &options, filter, Shape { form, gzip }, last).await?;
+            let shape = self.shape(form, wanted.encoding);
+            let mut listed = Box::pin(async {
+                let response = list::list(ready.store(), &options, filter, shape, last).await?;
                 Ok::<_, Status>(asked.encoded(response, wanted.encoding).await)
             });
-            pace.run(listed).await?.map(|body| pace.body(body))
+            pace.run(listed.as_mut()).await?.map(|body| pace.body(body))
         };
         let mut warnings = Warnings::default();
         asked.grants.asked.warnings().iter().chain(&ready.warnings).for_each(|warning| warnings.add(warning));
@@ -177,6 +176,12 @@ impl Reader {
             response.extensions_mut().insert(DeliverWithin(RETAINED_FOR));
         }
         Ok(response)
+    }
+
+    /// How a list is written. YAML and indented JSON are compressed when they are made.
+    fn shape(&self, form: Form, encoding: Encoding) -> Shape<'_> {
+        let is_plain = form.is_protobuf() || (encoding.media == Media::Json && !encoding.pretty);
+        Shape { form, gzip: (encoding.gzip && is_plain).then_some(&self.blocks) }
     }
 
     /// A list of a kind that no member is known to serve: as rows for people, who are told whom that leaves out.

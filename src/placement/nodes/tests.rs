@@ -245,6 +245,7 @@ proptest! {
         prop_assert_eq!(terms(&here).is_none_or(|terms| means(&terms, node, holder)), wanted, "{}", here);
         prop_assert!(fits || !wanted);
         // Once more changes nothing, and no name of a member is left.
-        prop_assert_eq!(local(&here, holder), (here.clone(), true));
+        let again = local(&here, holder);
+        prop_assert_eq!(again, (here, true));
     }
 }

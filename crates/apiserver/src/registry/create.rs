@@ -74,6 +74,8 @@ impl Registry {
         }
         match self.inner.storage.put(&key, value, When::Absent).await {
             Ok(revision) => Ok(Written { object: shown_value(kind, &key, object, revision), created: true, warnings }),
+            // The object may be stored, and have what the allocator gave it.
+            Err(error @ StorageError::Unknown(_)) => Err(errors::of_storage(&error)),
             Err(error) => {
                 release(&object);
                 let StorageError::Unmet(there) = error else { return Err(errors::of_storage(&error)) };
