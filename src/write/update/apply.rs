@@ -20,7 +20,7 @@ use crate::{
         update::{
             desired::{self, Desired, check_preconditions, object, plain, set},
             draft::{Plan, overrides_in},
-            own::{goes_with_map, has_other_owner, owns_alone},
+            own::{has_other_owner, owns_alone},
             part::{Held, Ownership, SCALE, note as note_of},
             shares::{DesiredReplicas, Total},
             task::{PartTask, Task, applies_in, apply_in, is_by},
@@ -297,12 +297,11 @@ const NOTE: [&str; 3] = ["metadata", "annotations", OVERRIDES_KEY];
 /// kubectl's own note of what it applied.
 const LAST_APPLIED: &str = "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration";
 
-/// A manager that leaves the marker out takes it away, if it is the one that applied it, or has the map that it lies in. Others shall not have it: a
+/// A manager that leaves the marker out takes it away, if it is the one that applied it. Others shall not have it: a
 /// kube-apiserver notes for kubectl what was applied.
 fn mark(part: &Value, manager: &str, body: &mut Value) {
     for map in ["labels", "annotations"] {
-        let at = ["metadata", map, MARKER_KEY];
-        if !owns_alone(part, manager, &at) && !goes_with_map(part, manager, &at) {
+        if !owns_alone(part, manager, &["metadata", map, MARKER_KEY]) {
             continue;
         }
         let Some(mark) = part.pointer(&format!("/metadata/{map}")).and_then(|map| map.get(MARKER_KEY)) else {

@@ -8,7 +8,10 @@ use serde_json::{Value, json};
 use crate::{
     config::MemberName,
     member::call::Document,
-    placement::merge::{Change, Step as Place},
+    placement::{
+        marker::MARKER_KEY,
+        merge::{Change, Step as Place},
+    },
     write::{
         Writer,
         fleet::Fleet,
@@ -16,14 +19,53 @@ use crate::{
         request::{OWN_MANAGER, values},
         steps::{Found, Outcome},
         update::{
-            desired::{MERGE_PATCH, set},
-            part::{Asking, Held, Manner, Ownership, document},
+            desired::{APPLY_PATCH, MERGE_PATCH, nested, set},
+            part::{Asking, Held, Manner, Ownership, document, revision_of},
         },
     },
 };
-use kubefold_wire::{patch::steps, warning::Warnings};
+use kubefold_wire::{
+    patch::{merge_into, steps},
+    warning::Warnings,
+};
 
 impl<F: Fleet> Writer<F> {
+    /// Has kubefold itself have the marker where an apply of this manager would take it away with the map that it lies in: what
+    /// another manager has stays. Gives the part's revision since, if anything was to be done.
+    ///
+    /// Errors: what the member said instead. Nothing is applied.
+    pub(super) async fn keep_marker(
+        &self,
+        asking: Asking<'_>,
+        part: &Held,
+        dry: bool,
+        warnings: &mut Warnings,
+    ) -> Result<Option<String>, Box<Outcome>> {
+        let manager = values(asking.query, "fieldManager").next().unwrap_or_default();
+        let mut kept = json!({});
+        for map in ["labels", "annotations"] {
+            let at = ["metadata", map, MARKER_KEY];
+            let goes = asking.manner.subresource.is_empty() && goes_with_map(&part.document, &manager, &at);
+            let mark = part.document.get("metadata").and_then(|metadata| metadata.get(map)?.get(MARKER_KEY));
+            if let Some(mark) = mark.filter(|_| goes) {
+                merge_into(&mut kept, nested(&at, mark.clone()));
+            }
+        }
+        if dry || kept == json!({}) {
+            return Ok(None);
+        }
+        let key = asking.key;
+        let (api_version, kind) = (&part.document["apiVersion"], &part.document["kind"]);
+        let of = json!({"apiVersion": api_version, "kind": kind, "metadata": {"uid": part.uid}});
+        merge_into(&mut kept, of);
+        let query = format!("fieldManager={OWN_MANAGER}&force=true");
+        let asking = Asking { query: &query, ..asking };
+        match self.send_patch(asking, &part.member, APPLY_PATCH, kept.to_string().into(), dry, warnings).await {
+            Outcome::Done { body, .. } => Ok(document(key, &body).map(|part| revision_of(&part).to_owned())),
+            outcome => Err(Box::new(outcome)),
+        }
+    }
+
     /// Has the fields of a part that was just made belong to the managers that would have them on one cluster: those of another
     /// part, where one stands already; else not to one whose apply left them out. Gives the part as it is then.
     pub(in crate::write) async fn own_made(
@@ -272,7 +314,7 @@ pub(super) fn owns_alone(document: &Value, manager: &str, path: &[&str]) -> bool
 /// where it leaves it out. So it is after kubectl has given what it applied client-side to a server-side apply.
 ///
 /// Source: kubernetes-sigs/structured-merge-diff `typed/remove.go` `removingWalker.doMap`; client-go `util/csaupgrade`.
-pub(super) fn goes_with_map(document: &Value, manager: &str, path: &[&str]) -> bool {
+fn goes_with_map(document: &Value, manager: &str, path: &[&str]) -> bool {
     let Some((_, map)) = path.split_last() else { return false };
     owners(document, path).next().is_none() && owners(document, map).any(|entry| is_apply_of(entry, manager))
 }

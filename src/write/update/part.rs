@@ -123,8 +123,22 @@ pub(super) struct Held {
 impl Held {
     /// Its revision.
     pub(super) fn revision(&self) -> &str {
-        self.document.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default()
+        revision_of(&self.document)
     }
+}
+
+/// The revision that a document is of.
+pub(super) fn revision_of(document: &Value) -> &str {
+    document.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// What is applied, where it must be of `before`, of `now`.
+fn with_revision(body: &Value, before: &str, now: String) -> Bytes {
+    let mut body = body.clone();
+    if let Some(wanted) = body.pointer_mut("/metadata/resourceVersion").filter(|wanted| *wanted == before) {
+        *wanted = now.into();
+    }
+    body.to_string().into()
 }
 
 /// What came of bringing a part to what it shall be.
@@ -299,7 +313,12 @@ impl<F: Fleet> Writer<F> {
         if self.fleet.cluster_uid(&part.member).is_some_and(|uid| uid != part.cluster_uid) {
             return Brought::Gone;
         }
-        let patch = Bytes::from(body.to_string());
+        let mut patch = Bytes::from(body.to_string());
+        match self.keep_marker(asking, part, dry, warnings).await {
+            Ok(None) => {}
+            Ok(Some(revision)) => patch = with_revision(body, part.revision(), revision),
+            Err(outcome) => return Brought::Answered(*outcome),
+        }
         let mut outcome = self.send_patch(asking, &part.member, APPLY_PATCH, patch.clone(), dry, warnings).await;
         if matches!(&outcome, Outcome::Refused { code: StatusCode::CONFLICT, body } if is_with_kubefold(body)) {
             // It was refused: nothing came of it. What kubefold divided is whoever's that writes the whole.
