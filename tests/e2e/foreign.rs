@@ -339,7 +339,9 @@ async fn who_applied_may_go_over_to_server_side_apply() {
         assert!(!noted.contains("kubefold.io/"), "{noted}");
         for member in bed.members() {
             let part = member.api().await.get(&format!("{deployments}/web")).await;
-            assert!(part["metadata"]["labels"]["kubefold.io/placement"].is_string(), "{part}");
+            for map in ["labels", "annotations"] {
+                assert!(part["metadata"][map]["kubefold.io/placement"].is_string(), "{part}");
+            }
             assert_eq!(part["spec"]["template"]["spec"]["containers"][0]["image"], image);
         }
     }

@@ -42,16 +42,19 @@ impl<F: Fleet> Writer<F> {
         warnings: &mut Warnings,
     ) -> Result<Option<String>, Box<Outcome>> {
         let manager = values(asking.query, "fieldManager").next().unwrap_or_default();
+        let is_whole = asking.manner.subresource.is_empty();
+        let mut goes = false;
         let mut kept = json!({});
         for map in ["labels", "annotations"] {
             let at = ["metadata", map, MARKER_KEY];
-            let goes = asking.manner.subresource.is_empty() && goes_with_map(&part.document, &manager, &at);
             let mark = part.document.get("metadata").and_then(|metadata| metadata.get(map)?.get(MARKER_KEY));
-            if let Some(mark) = mark.filter(|_| goes) {
+            if let Some(mark) = mark {
+                goes |= goes_with_map(&part.document, &manager, &at);
+                // Both: what kubefold applied before and leaves out now would go.
                 merge_into(&mut kept, nested(&at, mark.clone()));
             }
         }
-        if dry || kept == json!({}) {
+        if dry || !is_whole || !goes {
             return Ok(None);
         }
         let key = asking.key;
