@@ -1,7 +1,6 @@
-//! What a large fleet costs the program: a million objects in 200 embedded members, a thousand watchers, a thousand definitions in
-//! each member.
+//! What a large fleet costs the program: a million objects in 200 embedded members, a thousand watchers beside five thousand idle ones.
 //!
-//! `cargo bench --bench scale [-- PART...]`, where a part is `objects`, `large`, `watchers` or `definitions`; without one, all of them. The
+//! `cargo bench --bench scale [-- PART...]`, where a part is `objects`, `large` or `watchers`; without one, all of them. The
 //! members run in this process and need as much memory again. `docs/performance.md` has the figures. `-- --test` runs a small fleet once.
 #![allow(
     clippy::unwrap_used,
@@ -49,7 +48,6 @@ struct Sizes {
     /// In all seconds, and in one.
     events: usize,
     rate: usize,
-    definitions: usize,
     rest: Duration,
 }
 
@@ -62,7 +60,6 @@ const FULL: Sizes = Sizes {
     idle: 5_000,
     events: 600,
     rate: 20,
-    definitions: 1_000,
     rest: Duration::from_secs(30),
 };
 const SMALL: Sizes = Sizes {
@@ -74,11 +71,10 @@ const SMALL: Sizes = Sizes {
     idle: 10,
     events: 20,
     rate: 50,
-    definitions: 5,
     rest: Duration::from_millis(200),
 };
 /// What a pod of the benches has around its filling, as it is shown. Units: bytes.
-const POD_BYTES: usize = 620;
+const POD_BYTES: usize = 420;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -97,9 +93,6 @@ fn main() {
         }
         if wants("watchers") {
             watchers(sizes).await;
-        }
-        if wants("definitions") {
-            definitions(sizes).await;
         }
     });
 }
@@ -289,43 +282,6 @@ async fn watchers(sizes: Sizes) {
     );
 }
 
-/// Definitions of custom resources in every member, of which one changes.
-async fn definitions(sizes: Sizes) {
-    let fleet = Fleet::filled(sizes.members, async |registry: &Registry, _: usize| {
-        let all = (0..sizes.definitions).map(|at| definition(at, &["v1"]));
-        put(registry, "apiextensions.k8s.io", "customresourcedefinitions", all).await;
-    })
-    .await;
-    let pid = fleet.kubefold.pid();
-    let path = "/apis/kinds7.example.com";
-    let has_second = async || {
-        let group = fleet.api.request(Method::GET, path, "").await;
-        String::from_utf8_lossy(&group.body).contains("\"v2\"")
-    };
-    assert!(!has_second().await);
-    sleep(sizes.rest).await;
-    let used = cpu(pid);
-    sleep(sizes.rest).await;
-    println!(
-        "{} definitions in each of {} members: idle {:.2} % of a core, {} MiB",
-        sizes.definitions,
-        sizes.members,
-        100.0 * (cpu(pid) - used).as_secs_f64() / sizes.rest.as_secs_f64(),
-        memory(pid, "VmRSS:") >> 10
-    );
-    let (used, begun) = (cpu(pid), Instant::now());
-    let changed = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.kinds7.example.com";
-    let spec = definition(7, &["v1", "v2"])["spec"].clone();
-    fleet.members[0].patch(changed, &json!({"spec": spec}), 0).await;
-    while !has_second().await {
-        assert!(begun.elapsed() < Duration::from_secs(60), "the new version is not served");
-        sleep(Duration::from_millis(20)).await;
-    }
-    let right = begun.elapsed();
-    sleep(sizes.rest.min(Duration::from_secs(5))).await;
-    println!("  a version more in one member is served after {right:.1?}; {:.2?} of CPU", cpu(pid) - used);
-}
-
 fn pod(member: usize, at: usize, filling: usize) -> Value {
     let namespace = if at == 0 { "rare".to_owned() } else { format!("team-{}", at % 20) };
     json!({
@@ -352,21 +308,4 @@ fn words(seed: usize, bytes: usize) -> String {
     }
     text.truncate(bytes);
     text
-}
-
-fn definition(number: usize, versions: &[&str]) -> Value {
-    let version = |name: &&str| {
-        let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
-            "size": {"type": "integer"}, "image": {"type": "string"}}}}});
-        json!({"name": name, "served": true, "storage": *name == "v1", "schema": {"openAPIV3Schema": schema}})
-    };
-    let group = format!("kinds{number}.example.com");
-    json!({
-        "metadata": {"name": format!("widgets.{group}")},
-        "spec": {
-            "group": group, "scope": "Namespaced",
-            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-            "versions": versions.iter().map(version).collect::<Vec<_>>(),
-        },
-    })
 }
