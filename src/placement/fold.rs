@@ -225,7 +225,7 @@ static HIDDEN: LazyLock<Paths> = LazyLock::new(|| {
     Paths::new([
         (UID, ["metadata", "uid"].as_slice()),
         (LABELS, &["metadata", "labels"]),
-        (FIELDS, &["metadata", "managedFields", "*", "fieldsV1"]),
+        (FIELDS, &["metadata", "managedFields"]),
     ])
 });
 

@@ -41,6 +41,8 @@ const KEPT_BLOCKS: usize = 4096;
 const BLOCK_BYTES_MIN: usize = 32 << 10;
 /// From then on, one object of so many ends it.
 const ENDS_ONE_OF: u64 = 4;
+/// Compressed bytes that one list in protobuf holds on to.
+const HELD_BYTES_MAX: usize = 8 << 20;
 /// A member of gzip without name and time. Source: RFC 1952, section 2.3; 4 is the fastest way, 255 no system.
 const GZIP_HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 255];
 /// A last block of deflate without bytes. Source: RFC 1951, section 3.2.6.
@@ -195,9 +197,6 @@ pub(super) async fn protobuf(
     opening.open(total, &mut start);
     Ok(Some(PackedBody::new(packer, start, queued, None).boxed_unsync()))
 }
-
-/// Compressed bytes that one list in protobuf holds on to.
-const HELD_BYTES_MAX: usize = 8 << 20;
 
 /// Objects of one block.
 struct Piece {

@@ -79,6 +79,19 @@ fn managed_fields_do_not_show_the_marker() {
             doc(want).replace("\"e\"", &format!("\"{UID_MINTED}\""))
         );
     }
+    // A manager that has the marker alone is not shown, wherever it stands.
+    let own = r#"{"manager":"kubefold","fieldsV1":{"f:metadata":{"f:annotations":{"f:kubefold.io/placement":{}}}}}"#;
+    let other = r#"{"manager":"a","fieldsV1":{"f:spec":{}}}"#;
+    let doc = |managers: &[&str]| format!(r#"{{"metadata":{{"uid":"e","managedFields":[{}]}}}}"#, managers.join(","));
+    for (managers, want) in [
+        (vec![own, own, other], vec![other]),
+        (vec![other, own, own], vec![other]),
+        (vec![other, own, other], vec![other, other]),
+        (vec![own], vec![]),
+    ] {
+        let shown = doc(&want).replace("\"e\"", &format!("\"{UID_MINTED}\""));
+        assert_eq!(folded(&[&doc(&managers)], FoldKind::Deployment), shown);
+    }
 }
 
 #[test]

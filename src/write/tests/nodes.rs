@@ -8,7 +8,9 @@ use crate::{
     write::{
         request::Request,
         tests::{
-            Process, configure, message, pair, parsed, request,
+            Process, configure, message,
+            overriding::rebalance,
+            pair, parsed, request,
             scripted::{Scripted, member},
             update::{MERGE, bare, by, edit, patch, put, send},
             update_parts::{STRATEGIC, app, at, create, image, policy},
@@ -243,15 +245,7 @@ async fn a_part_is_never_left_without_a_node_and_a_member_without_a_part_is_told
     );
     let reply = send(&process, patch(MERGE, &image("web:2"))).await;
     assert!(!warnings(&reply).contains("n1@west"), "it is said once");
-    let rebalance = crate::write::moves::Command {
-        verb: crate::write::moves::Verb::Rebalance,
-        member: None,
-        members: Vec::new(),
-        object: None,
-        dry_run: false,
-        force: false,
-    };
-    process.writer.order(rebalance, "ann").await.unwrap();
+    process.writer.order(rebalance(false), "ann").await.unwrap();
     process.settled().await;
     assert_eq!(fleet.standing("web"), pair(&[("east", 2), ("west", 2)]));
     assert_eq!((at(&fleet, "east", TERMS), at(&fleet, "west", TERMS)), (values(&["n0"]), values(&["n1"])));
@@ -331,15 +325,7 @@ async fn overrides_of_a_policy_and_names_do_not_mix() {
     policy(&fleet, "    west: {max: 9}\n");
     let outdated = process.writer.all_outdated().await;
     assert!(outdated.len() == 1 && outdated[0].why.starts_with("the part in member east has"), "{outdated:?}");
-    let rebalance = crate::write::moves::Command {
-        verb: crate::write::moves::Verb::Rebalance,
-        member: None,
-        members: Vec::new(),
-        object: None,
-        dry_run: false,
-        force: false,
-    };
-    process.writer.order(rebalance, "ann").await.unwrap();
+    process.writer.order(rebalance(false), "ann").await.unwrap();
     process.settled().await;
     assert_eq!(
         (at(&fleet, "east", TERMS), at(&fleet, "east", &format!("{SPEC}/nodeSelector"))),

@@ -28,7 +28,7 @@ const OLD: &str = "    east: {registry: one.example/x, patch: [{op: add, path: /
                    north: {registry: one.example/x}\n";
 const NEW: &str = "    east: {registry: two.example}\n    north: {registry: two.example}\n";
 
-fn rebalance(dry_run: bool) -> Command {
+pub(super) fn rebalance(dry_run: bool) -> Command {
     Command { verb: Verb::Rebalance, member: None, members: Vec::new(), object: None, dry_run, force: false }
 }
 

@@ -41,21 +41,20 @@ impl<F: Fleet> Writer<F> {
         dry: bool,
         warnings: &mut Warnings,
     ) -> Result<Option<String>, Box<Outcome>> {
+        if dry || !asking.manner.subresource.is_empty() {
+            return Ok(None);
+        }
         let manager = values(asking.query, "fieldManager").next().unwrap_or_default();
-        let is_whole = asking.manner.subresource.is_empty();
-        let mut goes = false;
+        let maps = ["labels", "annotations"].map(|map| ["metadata", map, MARKER_KEY]);
+        if !maps.iter().any(|at| goes_with_map(&part.document, &manager, at)) {
+            return Ok(None);
+        }
         let mut kept = json!({});
-        for map in ["labels", "annotations"] {
-            let at = ["metadata", map, MARKER_KEY];
-            let mark = part.document.get("metadata").and_then(|metadata| metadata.get(map)?.get(MARKER_KEY));
-            if let Some(mark) = mark {
-                goes |= goes_with_map(&part.document, &manager, &at);
-                // Both: what kubefold applied before and leaves out now would go.
+        for at in maps {
+            // Both: what kubefold applied before and leaves out now would go.
+            if let Some(mark) = at.iter().try_fold(&part.document, |value, key| value.get(*key)) {
                 merge_into(&mut kept, nested(&at, mark.clone()));
             }
-        }
-        if dry || !is_whole || !goes {
-            return Ok(None);
         }
         let key = asking.key;
         let (api_version, kind) = (&part.document["apiVersion"], &part.document["kind"]);

@@ -100,6 +100,12 @@ impl Cache {
         self.head.send_replace(state.head());
     }
 
+    /// One key as it is now, and the revision of the whole.
+    pub(super) fn get(&self, key: &str) -> (Option<Record>, u64) {
+        let state = self.read();
+        (state.record(key), state.tip().revision)
+    }
+
     pub(super) fn range(&self, range: &Range<'_>) -> Result<Page, StorageError> {
         let (map, revision) = self.map_at(range.at)?;
         let limit = if range.limit == 0 { usize::MAX } else { range.limit };

@@ -56,10 +56,7 @@ impl Storage for Memory {
     }
 
     fn get<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(Option<Record>, u64), StorageError>> {
-        Box::pin(async move {
-            let state = self.cache.read();
-            Ok((state.record(key), state.tip().revision))
-        })
+        Box::pin(async move { Ok(self.cache.get(key)) })
     }
 
     fn range<'a>(&'a self, range: Range<'a>) -> BoxFuture<'a, Result<Page, StorageError>> {

@@ -20,6 +20,8 @@ mod change;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
 mod cursor;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod logged;
 mod memory;
 #[cfg(feature = "postgres")]
 mod postgres;

@@ -209,7 +209,7 @@ mod tests {
     #[derive(Serialize, Deserialize, JsonSchema)]
     #[allow(dead_code, reason = "only its schema is looked at")]
     enum Mood {
-        /// All is well.
+        /// Nothing is wrong.
         Good,
         Bad,
     }
@@ -244,7 +244,7 @@ mod tests {
         );
         assert_eq!(spec["mood"]["enum"], json!(["Bad", "Good"]));
         assert_eq!((&spec["mood"]["type"], &spec["mood"]["nullable"]), (&json!("string"), &json!(true)));
-        assert_eq!(spec["mood"]["description"], "Good: All is well.");
+        assert_eq!(spec["mood"]["description"], "Good: Nothing is wrong.");
         let from = &spec["from"];
         assert_eq!(from["oneOf"], json!([{"required": ["person"]}, {"required": ["feed"]}]));
         assert_eq!(from["properties"]["person"]["description"], "A person.");

@@ -60,7 +60,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const GONE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One server's session. It connects again after it lost its connection.
-pub(super) struct Session {
+pub struct Session {
     config: Config,
     tls: ClientConfig,
     client: Option<Client>,

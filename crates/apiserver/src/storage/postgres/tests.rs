@@ -1,11 +1,12 @@
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
-use futures::StreamExt;
+use bytes::Bytes;
+use futures::{StreamExt, future::BoxFuture};
 use rustls::RootCertStore;
 use testbed::PostgresServer;
 
 use super::*;
-use crate::storage::contract::Backend;
+use crate::storage::{Range, Storage, StorageError, WatchItem, When, contract::Backend};
 
 /// One for all tests, each in schemas of its own. It ends with the process.
 static SERVER: LazyLock<PostgresServer> = LazyLock::new(PostgresServer::start);

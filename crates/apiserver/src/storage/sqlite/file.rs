@@ -49,7 +49,7 @@ struct Head {
 }
 
 /// An open database, with its mark.
-pub(super) struct File {
+pub struct File {
     path: PathBuf,
     pub(super) database: Database,
     mark: Mark,

@@ -9,6 +9,7 @@ use kubefold_sql::{
 use tempfile::TempDir;
 
 use super::*;
+use crate::storage::{Range, Storage, StorageError, WatchItem, When};
 
 const NAME: &str = "objects.db";
 
@@ -300,8 +301,7 @@ async fn a_full_disk_refuses_writes_and_serves_reads_until_there_is_room() {
         database.read(told).unwrap();
     };
     limit(64);
-    let (writer, cache) = Writer::start(move || Ok::<_, SqliteError>(opened)).await.unwrap();
-    let storage = Sqlite { cache, writer };
+    let storage = Sqlite::start(move || Ok::<_, SqliteError>(opened)).await.unwrap();
     let mut made = 0;
     let full = loop {
         match put(&storage, &format!("a/{made:04}"), &"x".repeat(4000)).await {
