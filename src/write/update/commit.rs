@@ -152,12 +152,18 @@ impl<F: Fleet> Committed<'_, F> {
         if let Some((_, home)) = shown.documents.first_mut() {
             *home = body.bytes;
         }
-        let mut behind = planned.write_others(&entry, &shown, warnings).await;
-        behind |= planned.write_missing(&entry, warnings).await;
+        let mut steps = planned.write_others(&entry, &shown, warnings).await;
+        steps.extend(planned.write_missing(warnings).await);
         let writer = planned.work.writer;
-        match behind {
-            true => writer.supersede(entry.id).await,
-            false => writer.journal.finish(entry.id).await,
+        let behind = planned.work.warn_behind(&steps, warnings);
+        if behind {
+            for (member, step) in steps {
+                writer.journal.step(entry.id, &member, step).await;
+            }
+            writer.supersede(entry.id).await;
+        } else {
+            // A step that is not noted costs a restart one question to its member.
+            writer.journal.finish(entry.id).await;
         }
         let now = writer.fleet.release(hold).await;
         if behind {
@@ -180,8 +186,8 @@ impl<F: Fleet> Committed<'_, F> {
 }
 
 impl<F: Fleet> Planned<'_, F> {
-    /// Writes the other parts. Says whether one is behind.
-    async fn write_others(&self, entry: &Entry, shown: &Shown, warnings: &mut Warnings) -> bool {
+    /// Writes the other parts. Gives what came of this write in each, which is not noted yet.
+    async fn write_others(&self, entry: &Entry, shown: &Shown, warnings: &mut Warnings) -> Vec<(MemberName, Step)> {
         let Self { work, plan, .. } = self;
         let written =
             join_all(work.others.iter().zip(&plan.others).zip(&shown.others).map(|((part, task), lists)| async move {
@@ -190,17 +196,17 @@ impl<F: Fleet> Planned<'_, F> {
                     Ok(lists) => self.write_other(entry, &mut part.clone(), task, lists, &mut said).await,
                     Err(Silent(cause)) => vec![(entry.id, Step::Failed(cause.clone()))],
                 };
-                (part, steps, said)
+                (&part.member, steps, said)
             }))
             .await;
-        let mut behind = false;
-        for (part, steps, said) in written {
+        let mut own = Vec::new();
+        for (member, steps, said) in written {
             warnings.merge(&said);
-            let own = steps.iter().filter(|(id, _)| *id == entry.id);
-            own.for_each(|(_, step)| behind |= work.warn_behind(&part.member, step, warnings));
-            work.writer.note_steps(&part.member, entry.id, steps).await;
+            let (of_this, of_earlier): (Vec<_>, Vec<_>) = steps.into_iter().partition(|(id, _)| *id == entry.id);
+            work.writer.note_steps(member, entry.id, of_earlier).await;
+            own.extend(of_this.into_iter().map(|(_, step)| (member.clone(), step)));
         }
-        behind
+        own
     }
 
     /// Brings a part what waits for it, and then this write. Gives what came of each.
@@ -244,10 +250,10 @@ impl<F: Fleet> Planned<'_, F> {
         steps
     }
 
-    /// Makes the parts that are missing. Says whether one is behind.
-    async fn write_missing(&self, entry: &Entry, warnings: &mut Warnings) -> bool {
-        let Some(making) = self.making() else { return false };
-        let (work, mut behind) = (&self.work, false);
+    /// Makes the parts that are missing. Gives what came of each, which is not noted yet.
+    async fn write_missing(&self, warnings: &mut Warnings) -> Vec<(MemberName, Step)> {
+        let Some(making) = self.making() else { return Vec::new() };
+        let (work, mut steps) = (&self.work, Vec::new());
         for missing in &self.plan.missing {
             let target = missing.target();
             let mut said = Warnings::default();
@@ -256,11 +262,9 @@ impl<F: Fleet> Planned<'_, F> {
             if let Outcome::Done { body, .. } = &outcome {
                 work.writer.fleet.ingest(work.key, &target.member, body).await;
             }
-            let step = outcome.step();
-            behind |= work.warn_behind(&target.member, &step, warnings);
-            work.writer.journal.step(entry.id, &target.member, step).await;
+            steps.push((target.member, outcome.step()));
         }
-        behind
+        steps
     }
 }
 
@@ -275,12 +279,14 @@ impl<F: Fleet> Work<'_, F> {
         }
     }
 
-    /// Says whether a part is behind, and warns of it.
-    fn warn_behind(&self, member: &MemberName, step: &Step, warnings: &mut Warnings) -> bool {
-        let Some(cause) = step.cause() else { return false };
-        let key = self.key;
-        warnings.add(&format!("{key} is not changed in member {member} yet, kubefold goes on trying: {cause}"));
-        true
+    /// Says whether a part is behind, and warns of each that is.
+    fn warn_behind(&self, steps: &[(MemberName, Step)], warnings: &mut Warnings) -> bool {
+        let behind = steps.iter().filter_map(|(member, step)| Some((member, step.cause()?)));
+        let told = behind.map(|(member, cause)| {
+            let key = self.key;
+            warnings.add(&format!("{key} is not changed in member {member} yet, kubefold goes on trying: {cause}"));
+        });
+        told.count() > 0
     }
 
     /// Documents as the fleet view would show them, with the revision that is there: a kube-apiserver's dry run answers so.
