@@ -31,13 +31,15 @@ use embedded::{Fleet, cpu_by_mode, object, put};
 
 const MEMBERS: usize = 3;
 const CONFIG_MAPS: usize = 500;
-const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/team-1/deployments/web";
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/team-1/deployments";
+/// Placed objects, which are changed in turn.
+const PLACED: u32 = 20;
 /// What one case is measured over, after a tenth of that has warmed it up.
 const SPAN: Duration = Duration::from_secs(10);
 /// Gets in one second, as the goals say.
 const GETS: u32 = 2_000;
-/// Changes of one object wait for each other.
-const CHANGES: u32 = 20;
+/// Changes in one second.
+const CHANGES: u32 = 50;
 /// Requests under way at once, each on a connection. A later one waits, and its time goes on.
 const OPEN_MAX: usize = 32;
 
@@ -45,6 +47,8 @@ struct Case {
     name: &'static str,
     method: Method,
     path: String,
+    /// Whether `{}` in the path is the number of an object, each in its turn.
+    in_turn: bool,
     content_type: &'static str,
     /// Of the so many-th request.
     body: fn(u32) -> String,
@@ -55,16 +59,18 @@ struct Case {
 impl Case {
     fn get(name: &'static str, path: &str) -> Self {
         let body = |_| String::new();
-        Self { name, method: Method::GET, path: path.into(), content_type: "application/json", body, rate: GETS }
+        let (method, path, content_type) = (Method::GET, path.into(), "application/json");
+        Self { name, method, path, in_turn: false, content_type, body, rate: GETS }
     }
 
     fn patch(name: &'static str, query: &str, content_type: &'static str, body: fn(u32) -> String) -> Self {
-        let path = format!("{DEPLOYMENT}{query}");
-        Self { name, method: Method::PATCH, path, content_type, body, rate: CHANGES }
+        let path = format!("{DEPLOYMENTS}/web-{{}}{query}");
+        Self { name, method: Method::PATCH, path, in_turn: true, content_type, body, rate: CHANGES }
     }
 
     fn request(&self, at: u32) -> Request<Bytes> {
-        let request = Request::builder().method(self.method.clone()).uri(&self.path);
+        let path = if self.in_turn { self.path.replace("{}", &(at % PLACED).to_string()) } else { self.path.clone() };
+        let request = Request::builder().method(self.method.clone()).uri(path);
         let request = request.header(header::CONTENT_TYPE, self.content_type);
         request.header(header::ACCEPT, "application/json").body((self.body)(at).into()).unwrap()
     }
@@ -105,7 +111,7 @@ fn cases(one: &str) -> Vec<Case> {
         "?fieldManager=bench&force=true",
         "application/apply-patch+yaml",
         |at| {
-            let mut whole = deployment();
+            let mut whole = deployment(at % PLACED);
             whole["metadata"]["annotations"] = json!({"at": at.to_string()});
             whole.to_string()
         },
@@ -115,7 +121,7 @@ fn cases(one: &str) -> Vec<Case> {
         Case::get("get, resourceVersion=0", &format!("{one}@member-000?resourceVersion=0")),
         Case::get("get, one member's object", &format!("{one}@member-000")),
         Case::get("get, member view", &format!("/clusters/member-000{one}")),
-        Case { rate: GETS / 4, ..Case::get("get, three parts", DEPLOYMENT) },
+        Case { rate: GETS / 4, ..Case::get("get, three parts", &format!("{DEPLOYMENTS}/web-0")) },
         Case::patch("merge patch, three parts", "", "application/merge-patch+json", |at| {
             json!({"metadata": {"annotations": {"at": at.to_string()}}}).to_string()
         }),
@@ -127,7 +133,7 @@ fn cases(one: &str) -> Vec<Case> {
     ]
 }
 
-/// Three members, each with its own ConfigMaps and a part of one Deployment.
+/// Three members, each with its own ConfigMaps and a part of each Deployment.
 async fn fleet() -> Fleet {
     let fleet = Fleet::filled(MEMBERS, async |registry: &Registry, _: usize| {
         put(registry, "", "namespaces", [json!({"metadata": {"name": "team-1"}})].into_iter()).await;
@@ -135,15 +141,17 @@ async fn fleet() -> Fleet {
         put(registry, "", "configmaps", objects).await;
     })
     .await;
-    let made = fleet.api.create("/apis/apps/v1/namespaces/team-1/deployments", &deployment()).await;
-    let parts = made["metadata"]["annotations"]["kubefold.io/clusters"].as_str().unwrap_or_default();
-    assert_eq!(parts.split(',').count(), MEMBERS, "{made}");
+    for at in 0..PLACED {
+        let made = fleet.api.create(DEPLOYMENTS, &deployment(at)).await;
+        let parts = made["metadata"]["annotations"]["kubefold.io/clusters"].as_str().unwrap_or_default();
+        assert_eq!(parts.split(',').count(), MEMBERS, "{made}");
+    }
     fleet
 }
 
-fn deployment() -> serde_json::Value {
+fn deployment(at: u32) -> serde_json::Value {
     json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "team-1"},
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": format!("web-{at}"), "namespace": "team-1"},
         "spec": {
             "replicas": 6, "selector": {"matchLabels": {"app": "web"}},
             "template": {

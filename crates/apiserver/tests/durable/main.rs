@@ -9,6 +9,8 @@
     reason = "tests: a failure is a failed test, in their helper functions too"
 )]
 
+mod power;
+
 use std::{
     collections::BTreeMap,
     env,
@@ -30,18 +32,28 @@ const WRITERS: usize = 8;
 const KEYS: usize = 5;
 /// If nobody kills them, the writers end by themselves.
 const WRITES_MAX: usize = 5_000;
+/// Changes that are remembered: all.
+const LOG_WHOLE: usize = 1_000_000;
 /// Kills of one file.
 const ROUNDS: usize = 12;
 /// In the writers' process: the file or the database, and how many changes are remembered.
 const PLACE: &str = "KUBEFOLD_DURABLE_PLACE";
 const LOG: &str = "KUBEFOLD_DURABLE_LOG";
+/// In the writers' process: how long values are, if not of [`BYTES`].
+const LONG: &str = "KUBEFOLD_DURABLE_BYTES";
+/// Of a value, about.
+const BYTES: usize = 1_000;
 
 /// What a key has. `None`: it was removed.
 type Value = Option<String>;
 
+fn bounds(log_changes_max: usize) -> Bounds {
+    Bounds { log_changes_max, log_bytes_max: 1 << 30, ..Bounds::default() }
+}
+
 /// Opens a file, or a database of PostgreSQL by its connection string.
 async fn open(place: &str, log_changes_max: usize) -> Arc<dyn Storage> {
-    let bounds = Bounds { log_changes_max, log_bytes_max: 1 << 30, ..Bounds::default() };
+    let bounds = bounds(log_changes_max);
     #[cfg(feature = "postgres")]
     if place.starts_with("host=") {
         let tls = rustls::ClientConfig::builder().with_root_certificates(rustls::RootCertStore::empty());
@@ -76,17 +88,18 @@ fn writers_until_they_are_killed() {
 
 /// Makes, changes and removes the keys of one writer, and says so.
 async fn write(storage: Arc<dyn Storage>, writer: usize) {
+    let filler = "x".repeat(env::var(LONG).map_or(BYTES, |bytes| bytes.parse().unwrap()));
     // One that stays as the first process made it.
     let key = format!("{writer}/first");
     if storage.get(&key).await.unwrap().0.is_none() {
-        let value = format!("{writer}-{}", "x".repeat(1000));
+        let value = format!("{writer}-{filler}");
         let revision = storage.put(&key, Bytes::from(value.clone()), When::Absent).await.unwrap();
         say("acknowledged", revision, &key, Some(value));
     }
     for number in 0..WRITES_MAX {
         let key = format!("{writer}/{}", number % KEYS);
         let there = storage.get(&key).await.unwrap().0;
-        let value = format!("{writer}-{number}-{}", "x".repeat(1000));
+        let value = format!("{writer}-{number}-{filler}");
         let (revision, value) = match there {
             Some(record) if number.is_multiple_of(3) => (storage.delete(&key, record.revision).await.unwrap(), None),
             there => {
@@ -123,11 +136,7 @@ fn killed_after(mut child: Child, lines: usize) -> Vec<Said> {
         line.clear();
         output.read_line(&mut line).unwrap();
         let Some(whole) = line.strip_suffix('\n') else { break };
-        let words: Vec<&str> = whole.split(' ').collect();
-        if let ["acknowledged" | "told", revision, key, value] = words[..] {
-            let value = Some(value.to_owned()).filter(|value| !value.is_empty());
-            said.push(Said { revision: revision.parse().unwrap(), key: key.to_owned(), value });
-        }
+        said.extend(said_in(whole));
         if said.len() == lines {
             child.kill().unwrap();
         }
@@ -137,11 +146,19 @@ fn killed_after(mut child: Child, lines: usize) -> Vec<Said> {
     said
 }
 
-fn writers(place: &str, log_changes_max: usize) -> Child {
+fn said_in(line: &str) -> Option<Said> {
+    let words: Vec<&str> = line.trim_end().split(' ').collect();
+    let ["acknowledged" | "told", revision, key, rest @ ..] = &words[..] else { return None };
+    let value = rest.first().map(|value| (*value).to_owned());
+    Some(Said { revision: revision.parse().ok()?, key: (*key).to_owned(), value })
+}
+
+fn writers(place: &str, log_changes_max: usize) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["writers_until_they_are_killed", "--exact", "--nocapture"]);
     command.env(PLACE, place).env(LOG, log_changes_max.to_string());
-    command.stdout(Stdio::piped()).spawn().unwrap()
+    command.stdout(Stdio::piped());
+    command
 }
 
 /// All changes that are remembered, checked: each follows the one before, and what they leave is what is there.
@@ -161,7 +178,7 @@ async fn history(storage: &dyn Storage, oldest: u64) -> Vec<Change> {
     }
     let now = storage.range(at(0)).await.unwrap().records;
     assert!(now.iter().eq(state.values()));
-    assert!(now.iter().all(|record| record.value.len() > 1000 && record.value.ends_with(b"x")));
+    assert!(now.iter().all(|record| record.value.len() > BYTES && record.value.ends_with(b"x")));
     changes
 }
 
@@ -189,8 +206,8 @@ async fn both_hold_of_postgresql() {
 async fn check_history(place: &str) {
     let mut all = BTreeMap::new();
     for round in 0..ROUNDS {
-        let said = killed_after(writers(place, 1_000_000), 20 + round * 61);
-        let storage = open(place, 1_000_000).await;
+        let said = killed_after(writers(place, LOG_WHOLE).spawn().unwrap(), 20 + round * 61);
+        let storage = open(place, LOG_WHOLE).await;
         let changes = history(&*storage, 1).await;
         let now: BTreeMap<u64, (String, Value)> =
             changes.iter().map(|one| (one.revision, (one.key().to_owned(), one.after.as_ref().map(text)))).collect();
@@ -211,7 +228,7 @@ async fn check_forgetting(place: &str) {
     const LOG_MAX: usize = 50;
     let (mut acknowledged, mut newest) = (BTreeMap::<String, (u64, Value)>::new(), 1);
     for round in 0..ROUNDS {
-        for Said { revision, key, value } in killed_after(writers(place, LOG_MAX), 200 + round * 61) {
+        for Said { revision, key, value } in killed_after(writers(place, LOG_MAX).spawn().unwrap(), 200 + round * 61) {
             newest = newest.max(revision);
             if acknowledged.get(&key).is_none_or(|(before, _)| *before < revision) {
                 acknowledged.insert(key, (revision, value));
