@@ -1,5 +1,6 @@
 //! Updates of parts that differ: by policy, by what is divided of them, and those that are made later.
 
+use http::Method;
 use serde_json::{Value, json};
 
 use crate::write::{
@@ -66,6 +67,31 @@ async fn an_image_reaches_parts_whose_registry_is_another() {
             (at(&fleet, plain, IMAGE), at(&fleet, rewritten, IMAGE)),
             ("web:1".into(), "mirror.example/web:1".into())
         );
+    }
+}
+
+/// Where it differs from what the home is to get (here by an override), what it gets is dry-run, too.
+#[tokio::test(start_paused = true)]
+async fn a_strategic_patch_is_dry_run_in_the_home_once() {
+    for (is_overridden, home_calls) in
+        [(false, ["PATCH dry", "PATCH"].as_slice()), (true, &["PATCH dry", "PATCH dry", "PATCH"])]
+    {
+        let (fleet, _directory, process) = fresh();
+        if is_overridden {
+            policy(&fleet, "    west: {registry: mirror.example}\n");
+        }
+        create(&process, &app(3)).await;
+        fleet.world.lock().calls.clear();
+        let reply = send(&process, patch(STRATEGIC, &image("web:2"))).await;
+        assert_eq!(reply.code, 200, "{}", message(&reply));
+        let calls = fleet.world.lock().calls.clone();
+        let of_home = calls.iter().filter(|(name, call)| *name == member("west") && call.method != Method::GET);
+        let said = of_home.map(|(_, call)| {
+            let dry = if call.query.contains("dryRun=All") { " dry" } else { "" };
+            format!("{}{dry}", call.method)
+        });
+        assert_eq!(said.collect::<Vec<_>>(), home_calls);
+        assert_eq!(at(&fleet, "east", IMAGE), "web:2");
     }
 }
 

@@ -91,7 +91,7 @@ impl<F: Fleet> Writer<F> {
             member: target.member.clone(),
             cluster_uid: target.cluster_uid.clone(),
             uid: Seen::of(found).uid.unwrap_or_default(),
-            document,
+            document: document.into(),
         };
         let manner = Manner::merge_patch();
         let asking = Asking {
@@ -165,10 +165,10 @@ impl<F: Fleet> Work<'_, F> {
             for target in entry.targets.iter().filter(|target| target.step.is_open()) {
                 let is_there = |held: &Held| held.member == target.member;
                 let body = writer.part_body(&entry, target).ok();
-                let document = body.and_then(|body| serde_json::from_slice(&body).ok());
+                let document = body.and_then(|body| serde_json::from_slice::<Value>(&body).ok());
                 if let Some(document) = document.filter(|_| !self.parts().chain(&coming).any(is_there)) {
                     let (member, cluster_uid) = (target.member.clone(), target.cluster_uid.clone());
-                    coming.push(Held { member, cluster_uid, uid: String::new(), document });
+                    coming.push(Held { member, cluster_uid, uid: String::new(), document: document.into() });
                 }
             }
         }

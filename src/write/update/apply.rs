@@ -193,7 +193,7 @@ impl<F: Fleet> Work<'_, F> {
             merge_into(&mut body, desired::nested(&WHOLE, note));
         }
         if self.subresource().is_empty() {
-            let own = overrides_in(self.policy(self.marker().as_ref()).as_ref(), &part.member);
+            let own = overrides_in(self.policy().as_ref(), &part.member);
             let manager = values(&self.request.query, "fieldManager").next().unwrap_or_default();
             let owns = |path: &[&str]| owns_alone(&part.document, &manager, path);
             let rules = self.writer.fleet.rules();
@@ -239,7 +239,7 @@ impl<F: Fleet> Work<'_, F> {
         if self.subresource() == SCALE {
             return;
         }
-        let mut changes = difference(&plain(self.home.document.clone()), &plain(after.clone()));
+        let mut changes = difference(&plain((*self.home.document).clone()), &plain(after.clone()));
         let is_divided = |change: &Change| self.divided().iter().any(|field| change.is_within(field.path));
         let without_status = self.is_without_status();
         changes.retain(|change| !(is_divided(change) || without_status && change.is_within(&["status"])));
@@ -260,7 +260,7 @@ impl<F: Fleet> Work<'_, F> {
             let mut after = before.clone();
             take(&plan.shown, Take::Always, &mut after);
             let wanted = Desired { before, after, guarded: plan.guarded, managed_fields: None };
-            plan.body = Some(self.body_of_missing(&wanted, self.policy(self.marker().as_ref()).as_ref()));
+            plan.body = Some(self.body_of_missing(&wanted, self.policy().as_ref()));
         }
         plan.home.shared = changes;
     }

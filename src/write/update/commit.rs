@@ -74,7 +74,7 @@ impl<F: Fleet> Planned<'_, F> {
             user_agent: work.request.user_agent.clone(),
             body: task.to_body(),
             targets: targets.chain(plan.missing.iter().map(Missing::target)).collect(),
-            shared: work.marker().is_none(),
+            shared: work.marker.is_none(),
             ..Entry::new(Verb::Update, work.key.clone(), uid, caller)
         }
     }

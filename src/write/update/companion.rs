@@ -25,9 +25,9 @@ use crate::{
 
 impl<F: Fleet> Work<'_, F> {
     /// What is divided of a companion; `None`: it is none, or one member alone may have it.
-    pub(super) fn companion(&self) -> Option<(Division, Marker)> {
+    pub(super) fn companion(&self) -> Option<(Division, &Marker)> {
         let division = self.division().filter(|division| division.goes_along())?;
-        let marker = self.marker()?;
+        let marker = self.marker.as_ref()?;
         (marker.members.len() > 1 || note(&self.home.document).is_some()).then_some((division, marker))
     }
 
@@ -50,7 +50,7 @@ impl<F: Fleet> Work<'_, F> {
         let uid = &self.visible.uid;
         let planned: Vec<(MemberName, Option<Limits>)> = match division {
             Division::Autoscaler => {
-                let may = self.may_have_one(&marker, &parts).await;
+                let may = self.may_have_one(marker, &parts).await;
                 let scaled: Vec<_> =
                     may.iter().map(|member| Scaled { member, has_part: parts.contains(&member) }).collect();
                 let limits = autoscaler(&whole, &scaled, &by, uid);
@@ -70,7 +70,7 @@ impl<F: Fleet> Work<'_, F> {
             PartTask { own: own.unwrap_or_default(), ..PartTask::default() }
         };
         let mut tasks: Vec<PartTask> = all.iter().map(task).collect();
-        let policy = self.policy(Some(&marker));
+        let policy = self.policy();
         let missing = made.iter().filter(|(member, _)| !parts.contains(member)).filter_map(|(member, limits)| {
             let (_, cluster_uid) = marker.members.iter().find(|(name, _)| name == *member)?;
             let overrides = policy.as_ref().map(|policy| policy.terms(member).overrides).unwrap_or_default();
@@ -114,7 +114,7 @@ impl<F: Fleet> Work<'_, F> {
 
     /// The members that have a part of an autoscaler or may get one, the home first.
     async fn may_have_one(&self, marker: &Marker, parts: &[&MemberName]) -> Vec<MemberName> {
-        let policy = self.policy(Some(marker));
+        let policy = self.policy();
         let candidates = self.candidates(policy.as_ref(), &self.shown).await;
         let is_able = |member: &MemberName, cluster_uid: &str| {
             let excluded = policy.as_ref().is_some_and(|policy| policy.terms(member).excluded.is_some());

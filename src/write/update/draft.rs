@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::{
     config::{MemberName, Overrides},
+    member::call::Document,
     placement::{
         merge::{Change, Take, difference, take},
         noted::{self, Note},
@@ -55,13 +56,15 @@ pub(super) struct Plan {
     pub(super) warning: Option<String>,
     /// What is about to be asked of the quotas.
     pub(super) room: Room,
+    /// The home's answer to a dry run of the client's own patch, where the home is to get just that.
+    pub(super) home_dry_run: Option<Document>,
 }
 
 impl<F: Fleet> Work<'_, F> {
     /// Plans a write; `patch` is the one of which the home told what it makes of it.
     pub(super) async fn draft(&self, wanted: &Desired, patch: Option<&Value>, totals: &[Total]) -> Plan {
         let (noted, rules) = (Note::read(&self.home.document), self.writer.fleet.rules());
-        let documents: Vec<&Value> = self.parts().map(|part| &part.document).collect();
+        let documents: Vec<&Value> = self.parts().map(|part| &*part.document).collect();
         let said = noted.as_ref().map(|noted| noted.said(&wanted.before, &wanted.after, &documents));
         let said = said.unwrap_or_else(|| wanted.after.clone());
         let shares = match self.companion_shares(&wanted.after, totals).await {
@@ -69,11 +72,14 @@ impl<F: Fleet> Work<'_, F> {
             None => self.shares(totals, &said).await,
         };
         let Shares { mut tasks, coming, missing, warning, room } = shares;
-        let policy = self.policy(self.marker().as_ref());
+        let policy = self.policy();
         let homes = overrides_in(policy.as_ref(), &self.home.member);
         let kind = Kind::divided(&self.key.gvk, &rules, self.divided());
+        let shown = self.kept(self.said(patch, &wanted.before, &wanted.after), patch, totals);
+        let texts = [&wanted.before, &wanted.after].map(|document| Bytes::from(document.to_string()));
         for (task, part) in tasks.iter_mut().zip(self.parts()) {
-            task.shared = self.changes_of(part, wanted, patch, totals);
+            let local = texts.each_ref().map(|text| self.writer.fleet.localize(self.key, &part.member, text));
+            task.shared = if local == texts { shown.clone() } else { self.changes_of(&local, wanted, patch, totals) };
             if self.subresource().is_empty() {
                 let own = overrides_in(policy.as_ref(), &part.member);
                 let overrider = Overrider {
@@ -95,7 +101,6 @@ impl<F: Fleet> Work<'_, F> {
         let others: Vec<PartTask> = tasks.collect();
         let document = with_all(&self.home.document, &home);
         let body = (!missing.is_empty()).then(|| self.body_of_missing(wanted, policy.as_ref()));
-        let shown = self.kept(self.said(patch, &wanted.before, &wanted.after), patch, totals);
         let manner = Manner { managed_fields: wanted.managed_fields.clone(), ..self.manner() };
         let (query, guarded) = (self.request.passed_query(), wanted.guarded);
         Plan {
@@ -113,6 +118,7 @@ impl<F: Fleet> Work<'_, F> {
             guarded,
             warning,
             room,
+            home_dry_run: None,
         }
     }
 
@@ -125,7 +131,7 @@ impl<F: Fleet> Work<'_, F> {
     /// shown with them: a part without overrides tells what stands in their place; where there is none, what the policy adds goes.
     fn undressed(&self, wanted: &Desired, policy: Option<&Policy>) -> Value {
         if let Some(noted) = Note::read(&self.home.document) {
-            let others: Vec<&Value> = self.others.iter().map(|part| &part.document).collect();
+            let others: Vec<&Value> = self.others.iter().map(|part| &*part.document).collect();
             return noted.said(&wanted.before, &wanted.after, &others);
         }
         let homes = overrides_in(policy, &self.home.member);
@@ -138,7 +144,7 @@ impl<F: Fleet> Work<'_, F> {
         let (own, homes) = (&homes, &homes);
         let overrider = Overrider { kind, member, own, homes, noted: None, documents: &[] };
         let bare = self.others.iter().find(|part| overrides_in(policy, &part.member).is_empty());
-        if let Some(bare) = bare.map(|part| plain(part.document.clone())) {
+        if let Some(bare) = bare.map(|part| plain((*part.document).clone())) {
             take(&difference(&overrider.overridden(&bare, homes), &bare), Take::WhereOld, &mut whole);
             return whole;
         }
@@ -165,7 +171,10 @@ impl<F: Fleet> Work<'_, F> {
             return None;
         }
         let waiting = Pending::of(&self.earlier_in(&part.member), &part.member).live(&self.home.document);
-        let mut overridden = part.document.clone();
+        if said == gets && waiting.is_empty() && Note::read(&part.document).is_none() {
+            return None;
+        }
+        let mut overridden = (*part.document).clone();
         take(&waiting, Take::Always, &mut overridden);
         let noted = Note::read(&overridden);
         if said == gets && noted.is_none() {
@@ -178,12 +187,11 @@ impl<F: Fleet> Work<'_, F> {
         (after != noted).then(|| noted::change(noted.as_ref(), after.as_ref()))
     }
 
-    fn changes_of(&self, part: &Held, wanted: &Desired, patch: Option<&Value>, totals: &[Total]) -> Vec<Change> {
-        let local = |document: &Value| -> Value {
-            let local = self.writer.fleet.localize(self.key, &part.member, &Bytes::from(document.to_string()));
-            serde_json::from_slice(&local).unwrap_or_else(|_| document.clone())
-        };
-        let (before, after) = (local(&wanted.before), local(&wanted.after));
+    /// The changes in a member's words; `local` is what is wanted in these: before, and after.
+    fn changes_of(&self, local: &[Bytes; 2], wanted: &Desired, patch: Option<&Value>, totals: &[Total]) -> Vec<Change> {
+        let read = |text: &Bytes, whole: &Value| serde_json::from_slice(text).unwrap_or_else(|_| whole.clone());
+        let [before, after] = local;
+        let (before, after) = (read(before, &wanted.before), read(after, &wanted.after));
         self.kept(self.said(patch, &before, &after), patch, totals)
     }
 

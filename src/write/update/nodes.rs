@@ -54,7 +54,7 @@ impl<F: Fleet> Work<'_, F> {
     /// What makes a part in a member that was not chosen at first.
     fn hint(&self) -> &'static str {
         let gains_parts = self.writer.division(self.key).is_some_and(Division::gains_parts);
-        let policy = self.policy(self.marker().as_ref());
+        let policy = self.policy();
         let strategy = policy.map(|policy| policy.strategy);
         match strategy {
             Some(Strategy::Divide) if gains_parts => "; kubefold rebalance makes one",

@@ -52,7 +52,7 @@ impl<F: Fleet> Writer<F> {
         let mut kept = json!({});
         for at in maps {
             // Both: what kubefold applied before and leaves out now would go.
-            if let Some(mark) = at.iter().try_fold(&part.document, |value, key| value.get(*key)) {
+            if let Some(mark) = at.iter().try_fold(&*part.document, |value, key| value.get(*key)) {
                 merge_into(&mut kept, nested(&at, mark.clone()));
             }
         }

@@ -1,6 +1,6 @@
 //! One part's update: its member's document, what changes in it, and the request that makes it.
 
-use std::slice;
+use std::{slice, sync::Arc};
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
@@ -12,7 +12,7 @@ use crate::{
     member::call::{Answer, Call, Document},
     placement::{
         divided::{Division, Field, REPLICAS},
-        marker::{MARKER_KEY, OWN_PREFIX, WHOLE_KEY},
+        marker::{MARKER_KEY, Marker, OWN_PREFIX, WHOLE_KEY},
         merge::{Change, Take, merge_patch, take},
         noted::OVERRIDES_KEY,
     },
@@ -117,7 +117,7 @@ pub(super) struct Held {
     pub(super) member: MemberName,
     pub(super) cluster_uid: String,
     pub(super) uid: String,
-    pub(super) document: Value,
+    pub(super) document: Arc<Value>,
 }
 
 impl Held {
@@ -174,6 +174,12 @@ pub(super) fn document(key: &Key, json: &[u8]) -> Option<Value> {
         }
     }
     Some(document)
+}
+
+/// The marker that a part has.
+pub(super) fn marker_of(document: &Value) -> Option<Marker> {
+    let map = |name: &str| document.pointer(name).map(Value::to_string);
+    Marker::read(map("/metadata/labels").as_deref(), map("/metadata/annotations").as_deref())
 }
 
 /// A part's document with changes made. Gives what it did not take, too.
@@ -365,7 +371,7 @@ impl<F: Fleet> Writer<F> {
                 other => return other,
             }
             match self.read_part(asking.key, part).await {
-                Ok(Some(document)) => part.document = document,
+                Ok(Some(document)) => part.document = document.into(),
                 Ok(None) => return Brought::Gone,
                 Err(Silent(cause)) => return Brought::Answered(Outcome::NotSent(cause)),
             }
@@ -389,7 +395,7 @@ impl<F: Fleet> Writer<F> {
                 return (Brought::Gone, Vec::new());
             }
             let (after, left) = changed(&part.document, changes, Take::WhereOld);
-            if after == part.document && asking.manner.managed_fields.is_none() {
+            if after == *part.document && asking.manner.managed_fields.is_none() {
                 return (Brought::Same, left);
             }
             let rewrite = Rewrite { before: &part.document, after: &after, revision: Some(part.revision()) };
@@ -403,7 +409,7 @@ impl<F: Fleet> Writer<F> {
                 _ => return (Brought::Answered(outcome), left),
             }
             match self.read_part(asking.key, part).await {
-                Ok(Some(document)) => part.document = document,
+                Ok(Some(document)) => part.document = document.into(),
                 Ok(None) => return (Brought::Gone, left),
                 Err(Silent(cause)) => return (Brought::Answered(Outcome::NotSent(cause)), left),
             }

@@ -52,8 +52,10 @@ impl<'a, F: Fleet> Work<'a, F> {
 
     /// Says which parts have overrides of an earlier configuration: a write brings those of now to what it changes alone.
     fn warn_of_overrides(&self, warnings: &mut Warnings) {
-        let Some(marker) = self.marker().filter(|_| self.subresource().is_empty()) else { return };
-        let policy = self.policy(Some(&marker));
+        if self.marker.is_none() || !self.subresource().is_empty() {
+            return;
+        }
+        let policy = self.policy();
         if self.parts().all(|part| noted::has(&part.document, &overrides_in(policy.as_ref(), &part.member))) {
             return;
         }
@@ -66,7 +68,7 @@ impl<'a, F: Fleet> Work<'a, F> {
     async fn plan(&self) -> Result<Plan, Stop> {
         let wanted = desired::read(self.request, self.key, &self.visible, &self.shown)?;
         self.hold_owners(&wanted.after).await?;
-        let shares_wait = || !self.earlier.is_empty() && self.parts().any(|part| self.awaited(part) != part.document);
+        let shares_wait = || !self.earlier.is_empty() && self.parts().any(|part| self.awaited(part) != *part.document);
         let is_coming = !self.divided().is_empty() && (!self.coming().is_empty() || shares_wait());
         let total = |field: &Field| {
             let (is, was) = (wanted.after.pointer(field.pointer), self.shown.pointer(field.pointer));
@@ -109,14 +111,15 @@ impl<'a, F: Fleet> Work<'a, F> {
         let content_type = &self.request.content_type;
         let outcome = self.writer.send_patch(asking, home, content_type, body, true, &mut said).await;
         warnings.merge(&said);
-        let after = match outcome {
-            Outcome::Done { body, .. } => document(self.key, &body),
+        let answer = match outcome {
+            Outcome::Done { body, .. } => body,
             Outcome::Refused { code, mut body } => {
                 body.bytes = hidden.reveal_in(&String::from_utf8_lossy(&body.bytes)).into();
                 return Err(dry_run_failed(self.key, home, Outcome::Refused { code, body }).into());
             }
             outcome => return Err(dry_run_failed(self.key, home, outcome).into()),
         };
+        let after = document(self.key, &answer);
         let mut after = after.ok_or_else(|| WriteError::Internal("the home's answer is no object"))?;
         nodes.reveal(&hidden, &mut after);
         for field in self.divided() {
@@ -126,9 +129,11 @@ impl<'a, F: Fleet> Work<'a, F> {
                 totals.extend(Total::read(&after, *field));
             }
         }
-        let (before, after) = (plain(self.home.document.clone()), plain(after));
+        let (before, after) = (plain((*self.home.document).clone()), plain(after));
         let wanted = Desired { before, after, guarded: revision.is_some(), managed_fields: None };
-        Ok(Box::pin(self.draft(&wanted, Some(&patch), &totals)).await)
+        let plan = Box::pin(self.draft(&wanted, Some(&patch), &totals)).await;
+        let is_all = plain(plan.document.clone()) == wanted.after;
+        Ok(Plan { home_dry_run: is_all.then_some(answer), ..plan })
     }
 }
 
@@ -150,7 +155,7 @@ impl<F: Fleet> Planned<'_, F> {
         if !matches!(work.subresource(), "" | SCALE) || pod_spec(&gvk.group, &gvk.kind).is_none() {
             return Cargo::default();
         }
-        let policy = work.policy(work.marker().as_ref());
+        let policy = work.policy();
         let missing = plan.missing.iter().map(|missing| missing.member.clone());
         let members = work.parts().map(|part| part.member.clone()).chain(missing).collect();
         let (key, document, caller) = (work.key, &plan.document, &work.request.caller);
@@ -160,7 +165,7 @@ impl<F: Fleet> Planned<'_, F> {
     /// The create of parts that are missing, with the marker that the others have.
     pub(super) fn making(&self) -> Option<Entry> {
         let Self { work, plan, .. } = self;
-        let (marker, body) = (work.marker()?, plan.body.clone()?);
+        let (body, marker) = (plan.body.clone()?, work.marker.clone()?);
         let listed = marker.members.iter().cloned().map(|(member, cluster_uid)| Listed { member, cluster_uid });
         Some(Entry {
             query: plan.query.clone(),
@@ -201,8 +206,9 @@ impl<F: Fleet> Planned<'_, F> {
         if bare(&work.home.document) != bare(&now) {
             return Err(if plan.guarded { WriteError::Stale(work.key.to_ref()).into() } else { Stop::Again });
         }
-        work.home.document = now;
+        work.home.document = now.into();
         plan.document = with_all(&work.home.document, &plan.home);
+        plan.home_dry_run = None;
         Ok(())
     }
 }

@@ -35,7 +35,7 @@ impl<F: Fleet> Work<'_, F> {
             Some(Limit::Amounts(hard)) => hard,
             _ => &none,
         };
-        let policy = self.policy(self.marker().as_ref());
+        let policy = self.policy();
         let candidates = self.candidates(policy.as_ref(), &self.shown).await;
         let with_parts = self.parts().count();
         let all: Vec<Held> = self.parts().cloned().chain(self.coming()).collect();

@@ -129,7 +129,7 @@ impl<F: Fleet> Work<'_, F> {
 
     /// What no number is, the home says in its own words.
     async fn refused_by_home(&self, asked: &Value) -> Stop {
-        let mut after = self.home.document.clone();
+        let mut after = (*self.home.document).clone();
         merge_into(&mut after, asked.clone());
         let member = &self.home.member;
         let rewrite = Rewrite { before: &self.home.document, after: &after, revision: None };

@@ -1,5 +1,7 @@
 //! An update that is not finished everywhere: what the home holds goes to the parts that are behind.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use tokio::{sync::Notify, time::Instant};
 
@@ -142,7 +144,7 @@ impl<F: Fleet> Writer<F> {
         let mut part = held(target);
         let steps = match self.read_part(&entry.key, &part).await {
             Ok(Some(now)) => {
-                part.document = now;
+                part.document = now.into();
                 self.catch_up(&mut part, &turns(&waiting, &lists, &target.member), entry, task, home).await
             }
             Ok(None) => waiting.iter().map(|update| (update.id, Step::Done { uid: None })).collect(),
@@ -244,6 +246,6 @@ fn held(target: &EntryTarget) -> Held {
         member: target.member.clone(),
         cluster_uid: target.cluster_uid.clone(),
         uid: target.own_uid.clone().unwrap_or_default(),
-        document: Value::Null,
+        document: Arc::default(),
     }
 }

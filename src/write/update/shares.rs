@@ -9,7 +9,6 @@ use crate::{
     placement::{
         divided::{Division, Field, REPLICAS, Value as Number},
         division::{Share, fewest, redivide},
-        marker::Marker,
         merge::{Change, Step, Take, What, take},
         nodes::PodsByMember,
         plan::{Candidate, Standing},
@@ -165,8 +164,7 @@ impl<F: Fleet> Work<'_, F> {
             return Shares { tasks: vec![PartTask::default(); with_parts], ..Shares::default() };
         }
         let mut missing = Vec::new();
-        let marker = self.marker();
-        let policy = self.policy(marker.as_ref());
+        let policy = self.policy();
         let candidates = self.candidates(policy.as_ref(), said).await;
         let quotas = self.quotas(totals).await;
         let parts: Vec<Part> = self.writer.fleet.parts(self.key);
@@ -189,7 +187,7 @@ impl<F: Fleet> Work<'_, F> {
                 continue;
             };
             let mut claims: Vec<Claim> = all.iter().map(|part| self.claim(part, total.field, &told)).collect();
-            claims.extend(self.newcomers(marker.as_ref(), &all, &told));
+            claims.extend(self.newcomers(&all, &told));
             let fewest = policy.as_ref().is_some_and(|policy| policy.fewest);
             let aim = Aim { total: *number, floor: total.field.floor, fewest, uid: &self.visible.uid };
             let numbers = aim.divide(&claims);
@@ -209,7 +207,8 @@ impl<F: Fleet> Work<'_, F> {
                 task.own.extend(change(total.field, now, Some((*number).into())));
             }
             for (claim, share) in claims.into_iter().zip(numbers).skip(all.len()).filter(|(_, share)| *share > 0) {
-                let cluster = marker.iter().flat_map(|marker| &*marker.members).find(|(name, _)| *name == claim.member);
+                let cluster =
+                    self.marker.iter().flat_map(|marker| &*marker.members).find(|(name, _)| *name == claim.member);
                 let Some((_, cluster_uid)) = cluster.cloned() else { continue };
                 let values = vec![Number { pointer: total.field.pointer.to_owned(), number: share.into() }];
                 let (member, overrides) = (claim.member, claim.terms.overrides);
@@ -234,16 +233,16 @@ impl<F: Fleet> Work<'_, F> {
 
     /// A part's document as it will be when what waits for it is done.
     pub(super) fn awaited(&self, part: &Held) -> Value {
-        let mut document = part.document.clone();
+        let mut document = (*part.document).clone();
         let waiting = Pending::of(&self.earlier_in(&part.member), &part.member).shares();
         take(&waiting, Take::WhereOld, &mut document);
         document
     }
 
     /// The policy that holds for the object.
-    pub(super) fn policy(&self, marker: Option<&Marker>) -> Option<Policy> {
-        let named = marker.and_then(|marker| marker.policy.as_deref());
-        self.writer.policy_of(self.key, &self.shown, marker.is_none(), named)
+    pub(super) fn policy(&self) -> Option<Policy> {
+        let named = self.marker.as_ref().and_then(|marker| marker.policy.as_deref());
+        self.writer.policy_of(self.key, &self.shown, self.marker.is_none(), named)
     }
 
     /// What is known of the members, for an object that says this.
@@ -272,20 +271,10 @@ impl<F: Fleet> Work<'_, F> {
         self.writer.fleet.moved(&self.visible.uid)?.ceiling(&part.cluster_uid)
     }
 
-    /// The marker of the home's part, as the record of the placement has it.
-    pub(super) fn marker(&self) -> Option<Marker> {
-        let marker = marker_of(&self.home.document)?;
-        let marker = match self.writer.fleet.moved(&marker.uid) {
-            Some(moved) => moved.apply(marker),
-            None => marker,
-        };
-        marker.seen_in(&self.home.member, &self.home.cluster_uid)
-    }
-
     /// The members that the marker lists and that have no part: with more to divide they may get one.
-    fn newcomers(&self, marker: Option<&Marker>, parts: &[Held], told: &DivisionInput<'_>) -> Vec<Claim> {
+    fn newcomers(&self, parts: &[Held], told: &DivisionInput<'_>) -> Vec<Claim> {
         let gains = self.writer.division(self.key).is_some_and(Division::gains_parts);
-        let Some(marker) = marker.filter(|_| gains) else { return Vec::new() };
+        let Some(marker) = self.marker.as_ref().filter(|_| gains) else { return Vec::new() };
         let listed = marker.members.iter().filter(|(name, _)| !parts.iter().any(|part| part.member == *name));
         let same = |(name, cluster_uid): &&(MemberName, String)| {
             self.writer.fleet.cluster_uid(name).as_ref() == Some(cluster_uid)
@@ -368,10 +357,4 @@ impl Aim<'_> {
 pub(super) fn change(field: Field, old: Option<Value>, new: Option<Value>) -> Option<Change> {
     let at = field.path.iter().map(|name| Step::Field((*name).to_owned())).collect();
     (old != new).then_some(Change { at, what: What::Value { old, new } })
-}
-
-/// The marker that a part has.
-pub(super) fn marker_of(document: &Value) -> Option<Marker> {
-    let map = |name: &str| document.pointer(name).map(Value::to_string);
-    Marker::read(map("/metadata/labels").as_deref(), map("/metadata/annotations").as_deref())
 }

@@ -190,7 +190,7 @@ impl<F: Fleet> Writer<F> {
         let is_object = turn.manner.subresource != SCALE;
         let now = if is_object { document(key, answer) } else { self.read_part(key, part).await? };
         if let Some(now) = now {
-            part.document = now;
+            part.document = now.into();
         }
         Ok(())
     }

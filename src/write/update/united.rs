@@ -12,7 +12,7 @@ use crate::{
         request::Request,
         update::{
             desired::{self, JSON_PATCH, MERGE_PATCH},
-            shares::marker_of,
+            part::marker_of,
         },
     },
 };

@@ -10,7 +10,10 @@ use tokio::{sync::Notify, time::Instant};
 use crate::{
     answer::reply::{Reply, refusal},
     config::MemberName,
-    placement::quota::{Extent, Units},
+    placement::{
+        marker::Marker,
+        quota::{Extent, Units},
+    },
     respond::{ApiError, WriteError},
     write::{
         LANDS_WITHIN, Writer,
@@ -20,7 +23,7 @@ use crate::{
         steps::Outcome,
         update::{
             desired::APPLY_PATCH,
-            part::{Asking, Held, How, Manner, document},
+            part::{Asking, Held, How, Manner, document, marker_of},
             task::landed,
         },
     },
@@ -67,6 +70,8 @@ pub(super) struct Work<'a, F: Fleet> {
     pub(super) shown: Value,
     pub(super) home: Held,
     pub(super) others: Vec<Held>,
+    /// The marker of the home's part, as the record of the placement has it. It stays as long as the key is held.
+    pub(super) marker: Option<Marker>,
     /// Updates of the object that are not finished everywhere.
     pub(super) earlier: Vec<Entry>,
     /// Of a quota: what its shares are to come to.
@@ -81,6 +86,16 @@ pub(in crate::write) struct Aim {
     pub(in crate::write) asked: BTreeMap<MemberName, Units>,
 }
 
+/// The marker of a home's part, as the record of the placement has it.
+fn marker_in<F: Fleet>(writer: &Writer<F>, home: &Held) -> Option<Marker> {
+    let marker = marker_of(&home.document)?;
+    let marker = match writer.fleet.moved(&marker.uid) {
+        Some(moved) => moved.apply(marker),
+        None => marker,
+    };
+    marker.seen_in(&home.member, &home.cluster_uid)
+}
+
 impl<'a, F: Fleet> Work<'a, F> {
     pub(super) fn new(
         writer: &'a Arc<Writer<F>>,
@@ -90,7 +105,7 @@ impl<'a, F: Fleet> Work<'a, F> {
         parts: Vec<Part>,
     ) -> Result<Self, WriteError> {
         let held = parts.into_iter().filter_map(|part| {
-            let document = document(key, &part.json)?;
+            let document = document(key, &part.json)?.into();
             Some(Held { member: part.member, cluster_uid: part.cluster_uid, uid: part.uid, document })
         });
         let mut held = held;
@@ -98,6 +113,7 @@ impl<'a, F: Fleet> Work<'a, F> {
             return Err(WriteError::Internal("a part is no object"));
         };
         Ok(Self {
+            marker: marker_in(writer, &home),
             others: held.collect(),
             shown,
             earlier: landed(writer.journal.open_updates(key, &visible.uid), &home),
