@@ -19,6 +19,7 @@ mod review;
 mod scale;
 #[cfg(test)]
 mod tests;
+mod tokens;
 mod watch;
 mod write;
 
@@ -52,6 +53,7 @@ use kubefold_wire::{
 };
 
 pub use bootstrap::{bootstrap, built_in, built_in_kinds, registry_of};
+pub use tokens::{TokenUser, Tokens, account_of};
 
 use context::{RequestContext, Target};
 
@@ -76,6 +78,8 @@ pub struct Settings {
     pub pods: Arc<dyn Pods>,
     /// How custom resources are printed.
     pub printers: Arc<dyn Printers>,
+    /// The tokens of service accounts. They are not signed if nobody says otherwise.
+    pub tokens: Arc<dyn Tokens>,
 }
 
 impl Settings {
@@ -86,6 +90,7 @@ impl Settings {
             drain: CancellationToken::new(),
             pods: Arc::new(Nothing),
             printers: Arc::new(Nothing),
+            tokens: Arc::new(tokens::Unsigned),
         }
     }
 }

@@ -33,7 +33,7 @@ use crate::{
     definitions::Definitions,
     kinds::Kind,
     registry::{Env, Registry},
-    serve::{ApiServer, Settings, bootstrap, built_in_kinds, registry_of},
+    serve::{ApiServer, Settings, Tokens, bootstrap, built_in_kinds, registry_of},
     sim::{self, Sim},
     storage::{Memory, Storage},
     typed::{IntoKinds, KindError},
@@ -155,6 +155,7 @@ pub struct Server {
     version: String,
     tokens: Vec<(String, Caller)>,
     tls: TlsFiles,
+    account_tokens: Option<Arc<dyn Tokens>>,
 }
 
 impl Default for Server {
@@ -168,6 +169,7 @@ impl Default for Server {
             version: VERSION.to_owned(),
             tokens: Vec::new(),
             tls: TlsFiles::default(),
+            account_tokens: None,
         }
     }
 }
@@ -194,7 +196,7 @@ impl Server {
     }
 
     /// Says where objects are stored. In memory, if nobody says so. Who closes the storage in the end keeps a clone.
-    pub fn storage(mut self, storage: Arc<impl Storage>) -> Self {
+    pub fn storage(mut self, storage: Arc<dyn Storage>) -> Self {
         self.storage = storage;
         self
     }
@@ -214,6 +216,14 @@ impl Server {
     /// Lets whoever has a bearer token in, as somebody. Once there is one, nobody gets in without.
     pub fn token(mut self, token: &str, caller: Caller) -> Self {
         self.tokens.push((token.to_owned(), caller));
+        self
+    }
+
+    /// Says who signs the tokens of service accounts (`kubectl create token`), and whose a token is that is reviewed. It is for
+    /// servers with a gate of their own, which lets callers in by these tokens: see [`Running::service`]. If nobody says so, such
+    /// tokens are not signed, and let nobody in.
+    pub fn account_tokens(mut self, tokens: Arc<dyn Tokens>) -> Self {
+        self.account_tokens = Some(tokens);
         self
     }
 
@@ -257,7 +267,10 @@ impl Server {
         let collector = Sim::new(registry.clone(), sim::Options { workloads: false, ..sim::Options::default() });
         tasks.spawn(collector.run(stop.clone()));
         tasks.close();
-        let settings = Settings { drain: stop.clone(), ..Settings::new(&self.version) };
+        let mut settings = Settings { drain: stop.clone(), ..Settings::new(&self.version) };
+        if let Some(tokens) = self.account_tokens {
+            settings.tokens = tokens;
+        }
         let server = ApiServer::new(registry, settings);
         Ok(Running { server, tasks, stop: stop.clone(), _ends: stop.drop_guard() })
     }
