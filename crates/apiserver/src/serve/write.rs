@@ -79,7 +79,7 @@ impl ApiServer {
         let said = RequestOptions::read(asked.query, asked.headers, Of::Create, Part::Whole)?;
         let (object, mut warnings) = decoded(kind, &body.json, said.validation)?;
         warnings.splice(..0, repeated(kind, body.repeated, said.validation)?);
-        if let Some(answer) = self.review(kind, &target.namespace, object.clone(), asked)? {
+        if let Some(answer) = self.review(kind, &target.namespace, object.clone(), target.registry.caller())? {
             let form = self.form(kind, asked, wanted, false)?;
             let mut out = Vec::new();
             form.document(answer.to_string().as_bytes(), 0, &mut out);
