@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 
 use crate::{
-    app::apiserver::{self, Authorization, Options, StorageSource, StorageUrl, UrlError},
+    app::apiserver::{self, Options, StorageSource, StorageUrl, UrlError},
     cli::serving::ServingFlags,
 };
-use kubefold_apiserver::BuiltIn;
+use kubefold_apiserver::{BuiltIn, server::Authorization};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ApiServer {
@@ -63,7 +63,7 @@ pub(super) fn run(flags: ApiServer) -> anyhow::Result<()> {
         },
         authorization: match flags.authorization {
             Mode::Rbac => Authorization::Rbac,
-            Mode::AlwaysAllow => Authorization::AlwaysAllow,
+            Mode::AlwaysAllow => Authorization::Everything,
         },
         serving: flags.serving.options(),
     };

@@ -355,14 +355,18 @@ async fn probes_metrics_and_the_audit_log_say_what_happens() {
     ] {
         assert!(metrics.lines().any(|line| line.starts_with(part)), "{part}: {metrics}");
     }
-    let event = |line: &str| serde_json::from_str::<Value>(line).unwrap();
-    eventually(SOON, async || {
+    let event = |line: &str| serde_json::from_str::<Value>(line).unwrap_or_default();
+    let created = eventually(SOON, async || {
         let text = fs::read_to_string(&log).unwrap();
-        let created =
-            text.lines().map(event).find(|event| event["verb"] == "create" && event["objectRef"]["name"] == "seen");
-        created.map(|event| assert_eq!(event["user"]["username"], "kubefold-admin")).ok_or("no event")
+        let is_it = |event: &Value| event["verb"] == "create" && event["objectRef"]["name"] == "seen";
+        text.lines().map(event).find(is_it).ok_or("no event")
     })
     .await;
+    assert_eq!(created["user"]["username"], "kubefold-admin");
+    assert_eq!(created["annotations"]["authorization.k8s.io/decision"], "allow");
+    // Metrics are for those whose roles say so.
+    let jane = server.as_admin().run(&["--as=jane", "get", "--raw=/metrics"]).await;
+    assert!(jane.refused().contains("User \"jane\" cannot get path \"/metrics\""), "{jane}");
 }
 
 /// The database goes away, and comes back.

@@ -10,7 +10,7 @@ use crate::{
     app::apiserver::watches::{Watches, counted},
     observe::{Exposed, Metrics},
     respond::RouteError,
-    serve::{Handler, authority::ADMIN_GROUP},
+    serve::Handler,
 };
 use kubefold_apiserver::serve::ApiServer;
 use kubefold_serving::{caller::Caller, impersonation::Impersonation};
@@ -27,37 +27,28 @@ pub(super) struct Api {
 }
 
 impl Api {
-    fn metrics(&self, exposed: Exposed, request: &Request<Incoming>, caller: &Caller) -> Response<Body> {
-        if !caller.is_in(ADMIN_GROUP) {
-            let path = request.uri().path();
-            let message = format!("forbidden: User \"{}\" cannot get path \"{path}\"", caller.user);
-            return Status::forbidden(message).into_response();
+    /// Answers as whoever asks, or as whom he asks to be.
+    async fn answer(&self, mut request: Request<Body>) -> Result<Response<Body>, Status> {
+        let caller = request.extensions().get::<Caller>().cloned().unwrap_or_default();
+        let caller = match request.extensions_mut().remove::<Impersonation>() {
+            None => caller,
+            Some(wanted) => self.server.impersonate(&caller, &wanted, request.method(), request.uri())?,
+        };
+        request.extensions_mut().insert(caller);
+        if let Some(exposed) = Exposed::at(request.uri().path()) {
+            let (parts, _) = request.into_parts();
+            self.server.authorize(&parts)?;
+            return self.metrics.answer(exposed, &parts.headers).map_err(|error| RouteError::from(error).into());
         }
-        let failed = |error| Status::from(RouteError::from(error)).into_response();
-        self.metrics.answer(exposed, request.headers()).unwrap_or_else(failed)
+        let watch = self.watches.of(&request);
+        Ok(counted(self.server.answer(request).await, watch))
     }
 }
 
 impl Handler for Api {
-    async fn handle(self: Arc<Self>, mut request: Request<Incoming>) -> Response<Body> {
-        let caller = request.extensions().get::<Caller>().cloned().unwrap_or_default();
-        let caller = match request.extensions().get::<Impersonation>() {
-            None => caller,
-            Some(wanted) if caller.is_in(ADMIN_GROUP) => wanted.caller(&caller),
-            Some(wanted) => {
-                let message = format!(
-                    "users \"{}\" is forbidden: User \"{}\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope",
-                    wanted.user, caller.user
-                );
-                return Status::forbidden(message).about("", "users", &wanted.user).into_response();
-            }
-        };
-        if let Some(exposed) = Exposed::at(request.uri().path()) {
-            return self.metrics(exposed, &request, &caller);
-        }
-        request.extensions_mut().insert(caller);
-        let watch = self.watches.of(&request);
+    async fn handle(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
         let request = request.map(|body| body.map_err(|error| -> BodyError { Box::new(error) }).boxed_unsync());
-        counted(self.server.answer(request).await, watch)
+        let headers = request.headers().clone();
+        self.answer(request).await.unwrap_or_else(|status| status.into_response_to(&headers))
     }
 }

@@ -38,7 +38,7 @@ use crate::{
     observe::Metrics,
     serve::{Auditing, Health, Published, Served, StateDir, expiry::Expiries},
 };
-use kubefold_apiserver::{BuiltIn, Server, Storage};
+use kubefold_apiserver::{BuiltIn, Server, Storage, server::Authorization};
 
 /// How requests are counted that no view of a fleet answers.
 const VIEW: &str = "apiserver";
@@ -56,16 +56,6 @@ pub struct Options {
     pub kinds: BuiltIn,
     /// Who may do what.
     pub authorization: Authorization,
-}
-
-/// Who may do what.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Authorization {
-    /// By roles and bindings.
-    #[default]
-    Rbac,
-    /// Whoever logs in may do everything.
-    AlwaysAllow,
 }
 
 /// A running API server.
@@ -148,7 +138,7 @@ impl ApiServerApp {
 }
 
 fn server(options: &Options, storage: Arc<dyn Storage>) -> Server {
-    Server::new().built_in(options.kinds.clone()).storage(storage)
+    Server::new().built_in(options.kinds.clone()).authorize(options.authorization).storage(storage)
 }
 
 /// What is counted.

@@ -19,6 +19,7 @@ use crate::{
         answer::answered,
         context::{RequestContext, Target},
         pods::object,
+        review::user_info,
     },
 };
 use kubefold_serving::{caller::Caller, request::read_json};
@@ -198,11 +199,7 @@ impl ApiServer {
             .unwrap_or_default();
         let status = match self.inner.settings.tokens.review(token, &audiences).await {
             Some(TokenUser { caller, audiences }) => {
-                let mut user = json!({"username": caller.user});
-                put(&mut user, "uid", caller.uid.map(Value::from));
-                put(&mut user, "groups", Some(caller.groups).filter(|all| !all.is_empty()).map(Value::from));
-                put(&mut user, "extra", Some(json!(caller.extra)).filter(|_| !caller.extra.is_empty()));
-                let mut status = json!({"authenticated": true, "user": user});
+                let mut status = json!({"authenticated": true, "user": user_info(&caller)});
                 put(&mut status, "audiences", Some(audiences).filter(|all| !all.is_empty()).map(Value::from));
                 status
             }

@@ -84,7 +84,7 @@ impl ApiServer {
         let (object, mut warnings) = decoded(kind, &body.json, said.validation)?;
         warnings.splice(..0, repeated(kind, body.repeated, said.validation)?);
         let answer = match self.review_token(kind, &object).await? {
-            None => self.review(kind, &target.namespace, object.clone(), asked)?,
+            None => self.review(kind, &target.namespace, object.clone(), target.registry.caller())?,
             reviewed => reviewed,
         };
         if let Some(answer) = answer {
