@@ -312,6 +312,13 @@ async fn tokens_are_made_and_reviewed_as_a_kube_apiserver_does() {
             assert_eq!(reviews[0], reviews[1], "{spec} {audiences}");
         }
     }
+    for (name, namespace) in [("another", "token-requests"), ("robot", "default"), ("robot", "token-requests")] {
+        let metadata = json!({"name": name, "namespace": namespace});
+        let request =
+            json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": metadata, "spec": {}});
+        let answers = post(&format!("{within}/serviceaccounts/robot/token"), &request).await;
+        assert_eq!(alike(&answers[0]), alike(&answers[1]), "{metadata}");
+    }
     for token in ["", "garbage", "a.b.c"] {
         let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}});
         let answers = post("/apis/authentication.k8s.io/v1/tokenreviews", &review).await;

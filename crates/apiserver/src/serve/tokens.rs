@@ -36,6 +36,7 @@ const TOKEN_SECONDS_MIN: i64 = 600;
 const TOKEN_SECONDS_MAX: i64 = 1 << 32;
 /// What a token of an account is for, and who signs it, where nobody says otherwise. Source: kubeadm and kind.
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+const REQUEST: &str = "TokenRequest";
 const PREFIX: &str = "system:serviceaccount:";
 /// What a token may be bound to: the kind, its name in the claims, and its plural.
 const BOUND: [(&str, &str, &str); 3] =
@@ -148,9 +149,9 @@ impl ApiServer {
         body: Body,
     ) -> Result<Response<Body>, Status> {
         let account = target.registry.get(&target.kind, &target.namespace, &target.name).await?.value();
-        let mut request = object(&read_json(asked.headers, body).await?)?;
+        let mut request = request_of(target, &read_json(asked.headers, body).await?)?;
         let seconds = request.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(TOKEN_SECONDS);
-        check_life(&target.name, seconds)?;
+        check_life(seconds)?;
         let tokens = &self.inner.settings.tokens;
         let asked = request.pointer("/spec/audiences").and_then(Value::as_array).cloned();
         let audiences = asked.filter(|all| !all.is_empty()).unwrap_or_else(|| vec![tokens.issuer().into()]);
@@ -167,9 +168,12 @@ impl ApiServer {
         let claims =
             claims(target, tokens, &audiences, of, Life { from: now, until: expires }, self.inner.registry.env().uid());
         let token = tokens.sign(&claims)?;
-        put(&mut request, "kind", Some("TokenRequest".into()));
-        put(&mut request, "apiVersion", Some("authentication.k8s.io/v1".into()));
-        let metadata = json!({"name": target.name, "namespace": target.namespace, "creationTimestamp": time_text(now)});
+        let metadata = json!({
+            "name": target.name,
+            "namespace": target.namespace,
+            "uid": text(&account, "/metadata/uid"),
+            "creationTimestamp": time_text(now),
+        });
         put(&mut request, "metadata", Some(metadata));
         let mut spec = request.get("spec").cloned().filter(Value::is_object).unwrap_or_else(|| json!({}));
         put(&mut spec, "audiences", Some(audiences.into()));
@@ -232,8 +236,35 @@ fn claims(target: &Target, tokens: &Arc<dyn Tokens>, audiences: &[Value], of: Va
     })
 }
 
+/// A request for a token of an account.
+///
+/// Errors: 400 for another kind or namespace, 422 for another name.
+fn request_of(target: &Target, body: &[u8]) -> Result<Value, Status> {
+    let request = object(body)?;
+    let (kind, version) = (text(&request, "/kind"), text(&request, "/apiVersion"));
+    if (kind, version) != (REQUEST, "authentication.k8s.io/v1") {
+        let version = Quoted(version);
+        return Err(Status::bad_request(format!("{kind} in version {version} cannot be handled as a {REQUEST}")));
+    }
+    let (name, namespace) = (text(&request, "/metadata/name"), text(&request, "/metadata/namespace"));
+    if !namespace.is_empty() && namespace != target.namespace {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    if !name.is_empty() && name != target.name {
+        let why = "must match the service account name if specified";
+        return Err(invalid(&target.name, Cause::invalid_text("metadata.name", name, why)));
+    }
+    Ok(request)
+}
+
+fn invalid(name: &str, cause: Cause) -> Status {
+    Status::invalid("authentication.k8s.io", REQUEST, name, vec![cause])
+}
+
 /// Source: kubernetes `pkg/apis/authentication/validation/validation.go`.
-fn check_life(name: &str, seconds: i64) -> Result<(), Status> {
+fn check_life(seconds: i64) -> Result<(), Status> {
     let why = if seconds < TOKEN_SECONDS_MIN {
         "may not specify a duration less than 10 minutes"
     } else if seconds > TOKEN_SECONDS_MAX {
@@ -241,8 +272,7 @@ fn check_life(name: &str, seconds: i64) -> Result<(), Status> {
     } else {
         return Ok(());
     };
-    let cause = Cause::invalid("spec.expirationSeconds", &seconds.to_string(), why);
-    Err(Status::invalid("authentication.k8s.io", "TokenRequest", name, vec![cause]))
+    Err(invalid("", Cause::invalid("spec.expirationSeconds", &seconds.to_string(), why)))
 }
 
 /// What a token is bound to, as a claim and its key.
@@ -253,9 +283,7 @@ async fn bound(target: &Target, reference: &Value) -> Result<(&'static str, Valu
     let version = text(reference, "/apiVersion");
     let known = BOUND.iter().find(|(known, ..)| *known == kind && version == "v1");
     let Some((_, key, plural)) = known else {
-        let (group, version) = version.split_once('/').unwrap_or(("", version));
-        let message =
-            format!("cannot bind token for serviceaccount {} to {group}/{version}, Kind={kind}", Quoted(&target.name));
+        let message = format!("cannot bind token to object of type {version}, Kind={kind}");
         return Err(Status::bad_request(message));
     };
     let namespace = if kind == "Node" { "" } else { target.namespace.as_str() };
@@ -268,8 +296,8 @@ async fn bound(target: &Target, reference: &Value) -> Result<(&'static str, Valu
             "the UID in the bound object reference ({wanted}) does not match the UID in record. The object might have been \
              deleted and then recreated"
         );
-        let message = format!("Operation cannot be fulfilled on {plural} {}: {message}", Quoted(name));
-        return Err(Status::conflict("", plural, name, message));
+        let message = format!("Operation cannot be fulfilled on {kind} {}: {message}", Quoted(name));
+        return Err(Status::conflict("", kind, name, message));
     }
     Ok((key, json!({"name": name, "uid": is})))
 }
