@@ -127,15 +127,23 @@ impl Rule {
             })
     }
 
-    /// The group and resource, where it says nothing else but verbs.
-    fn simple(&self) -> Option<[&str; 2]> {
-        match (self.api_groups.as_slice(), self.resources.as_slice()) {
-            ([group], [resource]) if self.resource_names.is_empty() && self.non_resource_urls.is_empty() => {
-                Some([group, resource])
+    /// The group, the resource and perhaps a name, where it says nothing else but verbs.
+    fn simple(&self) -> Option<Simple<'_>> {
+        match (self.api_groups.as_slice(), self.resources.as_slice(), self.resource_names.as_slice()) {
+            ([group], [resource], [] | [_]) if self.non_resource_urls.is_empty() => {
+                Some(Simple { group, resource, name: self.resource_names.first().map(String::as_str) })
             }
             _ => None,
         }
     }
+}
+
+/// What a rule is about that is about one thing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Simple<'a> {
+    group: &'a str,
+    resource: &'a str,
+    name: Option<&'a str>,
 }
 
 /// Says whether a resource of a rule takes one of a request.
@@ -166,7 +174,7 @@ pub fn uncovered(held: &[Rule], wanted: &[Rule]) -> Result<Vec<Rule>, TooManyPar
 /// Rules as a refusal lists them: the verbs of one resource together, a line each.
 pub(super) fn listed(parts: &[Rule]) -> String {
     let mut rules: Vec<Rule> = Vec::new();
-    let mut places: HashMap<[&str; 2], usize> = HashMap::new();
+    let mut places: HashMap<Simple<'_>, usize> = HashMap::new();
     for part in parts {
         let place = part.simple().map(|of| *places.entry(of).or_insert(rules.len()));
         match place.and_then(|place| rules.get_mut(place)) {

@@ -78,6 +78,12 @@ impl ApiServer {
                 status
             }
             "LocalSubjectAccessReview" | "SelfSubjectAccessReview" | "SubjectAccessReview" => {
+                let said = text(&object, "/metadata/namespace");
+                if kind.namespaced && !said.is_empty() && said != namespace {
+                    return Err(Status::bad_request(
+                        "the namespace of the provided object does not match the namespace sent on the request",
+                    ));
+                }
                 let causes = faults(kind, namespace, &object);
                 if !causes.is_empty() {
                     // A kube-apiserver says no kind here.
