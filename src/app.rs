@@ -1,44 +1,41 @@
 //! The composition root: builds the rooms, owns their tasks, and ends them in order.
 
+#[cfg(feature = "apiserver")]
+pub mod apiserver;
+mod front;
 mod kept;
 mod memory;
 mod options;
 mod security;
+mod signals;
 
-use std::{
-    collections::BTreeSet,
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context;
-use arc_swap::ArcSwap;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use parking_lot::Mutex;
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    time::Instant,
-};
+use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub use self::options::{FrontProxy, Options};
+pub use self::options::{FrontProxy, Options, ServingOptions};
 use self::{
+    front::{Answers, Front},
     kept::{CLUSTERS, keep_decisions, keep_lives, kept, shared},
-    security::{Renewal, Security},
+    security::{Authorities, Renewal},
+    signals::Signals,
 };
 use crate::{
     access::Access,
     accounts::Accounts,
-    authn::{Authentication, Reviewer},
+    authn::Reviewer,
     config::{Config, MemberName, ReloadHandle, Reloads},
     member::{self, Member, authority::keep_authorities, registry::Registry, renewal::keep_tokens},
     observe::Metrics,
     read::Reader,
     route::Router,
-    serve::{Auditing, Gate, Handler, Health, Monitor, Published, Served, StateDir, expiry::Expiries},
+    serve::{Auditing, Handler, Health, Published, Served, StateDir, expiry::Expiries},
     stores::{self, Stores},
     write::{
         Writer,
@@ -46,7 +43,7 @@ use crate::{
         live::LiveFleet,
     },
 };
-use kubefold_serving::{Limits, Listener, Shutdown, health::Check, plain::PlainListener, tls::Tls};
+use kubefold_serving::health::Check;
 use kubefold_wire::body::{Body, BodyError};
 
 /// A running kubefold.
@@ -63,22 +60,9 @@ pub struct App {
 /// Errors: kubefold cannot start. A [`crate::config::ConfigError`] or [`kubefold_serving::tls::TlsError`] in the chain
 /// is the operator's input.
 pub async fn run(options: Options) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
-    let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
+    let signals = Signals::follow()?;
     let app = App::start(options).await?;
-    loop {
-        tokio::select! {
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
-            _ = hangup.recv() => app.reload(),
-        }
-    }
-    tokio::select! {
-        () = app.drain() => {}
-        _ = terminate.recv() => tracing::warn!("second signal: closing all connections"),
-        _ = interrupt.recv() => tracing::warn!("second signal: closing all connections"),
-    }
+    signals.serve(|| app.reload(), app.drain()).await;
     Ok(())
 }
 
@@ -87,19 +71,14 @@ impl App {
     pub async fn start(options: Options) -> anyhow::Result<Self> {
         // The configuration first: a refused one leaves no trace on disk.
         let (config, reloads) = Reloads::start(&options.config).await?;
-        let state = Arc::new(StateDir::open(&options.state_dir)?);
+        let state = Arc::new(StateDir::open(&options.serving.state_dir)?);
         let journal = journal(&options, &state)?;
-        let security = Security::prepare(&options, &state, &config.client_authorities, &[])?;
-        let expiries = Expiries::default();
-        security.tell(&expiries);
-        let tls = Arc::new(ArcSwap::from_pointee(Tls::new(&security.files)?));
-        let authentication = Authentication::read(options.tokens.clone())?;
-        let listener = Listener::bind(options.listen, Arc::clone(&tls), Limits::DEFAULT.for_tokens()).await?;
-        let address = listener.address()?;
-        let monitored = options.metrics_listen.map(PlainListener::bind).transpose()?;
-        let auditing = options.audit.clone().map(Auditing::open).transpose()?;
+        let configured = Authorities { configured: &config.client_authorities, members: &[] };
+        let Front { door, address, url, security, tls, expiries, authentication, auditing } =
+            Front::open(&options.serving, &state, configured).await?;
         let published = Published {
-            url: options.external_url.as_ref().map_or_else(|| local_url(address), |url| bare(&url.to_string())),
+            url,
+            fleet: true,
             members: member_names(&config),
             certificate_authority: security.trust.clone(),
         };
@@ -122,7 +101,6 @@ impl App {
         let reader = Reader::new(Arc::clone(&stores), options.freshness, draining.clone());
         tasks.spawn(settle(Arc::clone(&writer), Arc::clone(&registry), draining.clone()));
         let served = Served::default();
-        let (auditing, audit_writer) = auditing.unzip();
         let metrics = Arc::new(metrics(&registry, &stores, &served, &expiries, auditing.as_ref()));
         let access = Access::new(Arc::clone(&stores), tasks.clone(), draining.clone());
         access.configure(&config.own);
@@ -134,15 +112,9 @@ impl App {
         let of_members = Arc::clone(&registry);
         let readiness = move || checks(&of_members);
         let health = Health::new(Arc::new(readiness), draining.clone()).counting(metrics.slis());
-        let gate = Gate::new(Arc::new(Routed(router)), health.clone(), draining.clone()).counting(served);
-        let gate = gate.authenticating(Arc::clone(&authentication)).audited(auditing.as_ref().map(Auditing::log));
-        let gate = gate.behind(options.front_proxy.as_ref().map(|proxy| proxy.headers.clone()));
-        tasks.spawn(gate.sweep());
-        monitored
-            .map_or(Ok(()), |listener| monitor(&tasks, listener, Monitor::new(health, metrics), draining.clone()))?;
-        // It ends after the last request, which the gate and its answers hold the log for.
-        audit_writer.map(|writer| tasks.spawn_blocking(move || writer.run()));
-        let serving = listener.serve(gate, Shutdown { drain: draining.clone(), ..Shutdown::default() });
+        let (handler, logins) = (Arc::new(Routed(router)), Arc::clone(&authentication));
+        let answers = Answers { handler, health, metrics, served, authentication: logins, auditing: auditing.clone() };
+        let serving = door.open(answers, &tasks, &draining)?;
         tasks.spawn(async move {
             serving.await;
             members.cancel();
@@ -152,6 +124,7 @@ impl App {
         let following = follow(reloads, access, accounts, Arc::clone(&published), Arc::clone(&state));
         tasks.spawn(draining.clone().run_until_cancelled_owned(following));
         let state_kept = Arc::clone(&state);
+        let (options, registry) = (options.serving, Some(registry));
         let renewal =
             Renewal { options, security, tls, published, authentication, auditing, registry, expiries, state };
         tasks.spawn(draining.clone().run_until_cancelled_owned(renewal.run()));
@@ -262,22 +235,6 @@ async fn follow(
     }
 }
 
-/// Serves metrics and health on a thread of its own.
-fn monitor(
-    tasks: &TaskTracker,
-    listener: PlainListener,
-    monitor: Monitor,
-    until: CancellationToken,
-) -> anyhow::Result<()> {
-    tracing::info!(address = %listener.address()?, "serves metrics and health without a login");
-    tasks.spawn_blocking(move || {
-        if let Err(error) = listener.run(monitor, until) {
-            tracing::error!(%error, "cannot serve metrics and health");
-        }
-    });
-    Ok(())
-}
-
 /// kubefold is ready when every member has been tried, with whatever result. A kube-apiserver's check of this name is the same:
 /// what it serves from memory was filled once. The state of each member is told beside it, and never makes kubefold unready.
 fn checks(registry: &Registry) -> Vec<Check> {
@@ -368,20 +325,6 @@ fn member_names(config: &Config) -> Vec<String> {
     config.members.iter().map(|member| member.name.to_string()).collect()
 }
 
-/// The URL of an address; from outside one never dials "all addresses".
-fn local_url(address: SocketAddr) -> String {
-    let ip = match address.ip() {
-        IpAddr::V4(v4) if v4.is_unspecified() => IpAddr::from([127, 0, 0, 1]),
-        IpAddr::V6(v6) if v6.is_unspecified() => IpAddr::from(std::net::Ipv6Addr::LOCALHOST),
-        ip => ip,
-    };
-    format!("https://{}", SocketAddr::new(ip, address.port()))
-}
-
-fn bare(url: &str) -> String {
-    url.trim_end_matches('/').to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -394,13 +337,13 @@ mod tests {
         let options = Options::of_tests(folder.path());
         fs::write(&options.config, "members: [{name: east, inCluster: true}]\n").unwrap();
         let app = App::start(options.clone()).await.unwrap();
-        let published = Published::read(&options.state_dir).unwrap();
+        let published = Published::read(&options.serving.state_dir).unwrap();
         assert_eq!(published.members, ["east"]);
         assert_eq!(published.url, format!("https://{}", app.address()));
 
         fs::write(&options.config, "members: [{name: west, inCluster: true}]\n").unwrap();
         app.reload();
-        while Published::read(&options.state_dir).unwrap().members != ["west"] {
+        while Published::read(&options.serving.state_dir).unwrap().members != ["west"] {
             tokio::task::yield_now().await;
         }
         app.drain().await;
@@ -414,7 +357,7 @@ mod tests {
         let options = Options::of_tests(folder.path());
         fs::write(&options.config, "members: []\n").unwrap();
         assert!(App::start(options.clone()).await.is_err());
-        assert!(!options.state_dir.exists());
+        assert!(!options.serving.state_dir.exists());
     }
 
     #[tokio::test(start_paused = true)]
@@ -443,14 +386,5 @@ mod tests {
             are_due(&["east"], &[]) && !are_due(&["east"], &[]),
             "a refusal is tried again, however long it stands"
         );
-    }
-
-    #[test]
-    fn nobody_dials_all_addresses() {
-        let cases =
-            [("0.0.0.0:1", "https://127.0.0.1:1"), ("[::]:1", "https://[::1]:1"), ("10.0.0.1:1", "https://10.0.0.1:1")];
-        for (address, url) in cases {
-            assert_eq!(local_url(address.parse().unwrap()), url);
-        }
     }
 }

@@ -35,7 +35,7 @@ const APISERVER_LAYERS: &[&[&str]] = &[
     &["patch", "kinds"],
     &["registry"],
     &["definitions"],
-    &["typed"],
+    &["typed", "rbac"],
     &["serve"],
     &["sim", "faults"],
     &["endpoint", "server"],

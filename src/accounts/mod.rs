@@ -127,7 +127,7 @@ impl Accounts {
         };
         match word {
             Some(Whose::Account(caller)) => {
-                Reviewed::Known(Bearer { caller: self.in_fleet(caller), ends_s: ends_s(token), by: By::Member })
+                Reviewed::Known(Bearer { caller: self.in_fleet(caller), ends_s: ends_s(token), by: By::Reviewer })
             }
             Some(Whose::Nobodys) => Reviewed::Refused,
             Some(Whose::Foreign) => Reviewed::Foreign,

@@ -1,4 +1,4 @@
-//! What `kubefold serve` is told.
+//! What `kubefold serve` is told, and what `kubefold apiserver` is told, too.
 
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -12,12 +12,23 @@ use kubefold_serving::front_proxy::ProxyHeaders;
 pub struct Options {
     /// `clusters.yaml`.
     pub config: PathBuf,
+    /// How clients reach it.
+    pub serving: ServingOptions,
+    /// The key with which the journal is encrypted. Absent: a file of the state directory.
+    pub state_key_file: Option<PathBuf>,
+    /// How fresh reads are that name no revision.
+    pub freshness: Freshness,
+    /// The most that stores may hold before another kind is refused; made of the machine's memory where it is absent.
+    pub store_bytes_max: Option<u64>,
+}
+
+/// How clients reach a server, how it knows them, and what it writes down of what they do.
+#[derive(Clone, Debug)]
+pub struct ServingOptions {
     /// Where to listen; port 0 takes a free one.
     pub listen: SocketAddr,
     /// Where kubefold keeps what must outlive it.
     pub state_dir: PathBuf,
-    /// The key with which the journal is encrypted. Absent: a file of the state directory.
-    pub state_key_file: Option<PathBuf>,
     /// Serving certificate and key in place of the own.
     pub serving_certificate: Option<(PathBuf, PathBuf)>,
     /// More authorities of client certificates.
@@ -30,14 +41,28 @@ pub struct Options {
     pub names: Vec<String>,
     /// What clients call it, where that is not the address listened on.
     pub external_url: Option<Uri>,
-    /// How fresh reads are that name no revision.
-    pub freshness: Freshness,
     /// Events of requests are written there.
     pub audit: Option<AuditOptions>,
     /// Where metrics and health are served without TLS and login.
     pub metrics_listen: Option<SocketAddr>,
-    /// The most that stores may hold before another kind is refused; made of the machine's memory where it is absent.
-    pub store_bytes_max: Option<u64>,
+}
+
+impl ServingOptions {
+    /// An address and a state directory, and nothing else that is not made.
+    pub fn new(listen: SocketAddr, state_dir: PathBuf) -> Self {
+        Self {
+            listen,
+            state_dir,
+            serving_certificate: None,
+            client_ca: None,
+            front_proxy: None,
+            tokens: authn::Sources::default(),
+            names: Vec::new(),
+            external_url: None,
+            audit: None,
+            metrics_listen: None,
+        }
+    }
 }
 
 /// A front proxy, by its certificate, and the headers in which it names callers.
@@ -57,18 +82,9 @@ impl Options {
     pub(super) fn of_tests(folder: &std::path::Path) -> Self {
         Self {
             config: folder.join("clusters.yaml"),
-            listen: ([127, 0, 0, 1], 0).into(),
-            state_dir: folder.join("state"),
+            serving: ServingOptions::new(([127, 0, 0, 1], 0).into(), folder.join("state")),
             state_key_file: None,
-            serving_certificate: None,
-            client_ca: None,
-            front_proxy: None,
-            tokens: authn::Sources::default(),
-            names: Vec::new(),
-            external_url: None,
             freshness: Freshness::default(),
-            audit: None,
-            metrics_listen: None,
             store_bytes_max: None,
         }
     }

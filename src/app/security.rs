@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    future::pending,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -9,10 +10,10 @@ use std::{
 use arc_swap::ArcSwap;
 use http::Uri;
 use parking_lot::Mutex;
-use tokio::time::sleep;
+use tokio::{sync::watch, time::sleep};
 
 use crate::{
-    app::options::Options,
+    app::options::ServingOptions,
     authn::Authentication,
     config::{ClientAuthorityRule, MemberName},
     member::{authority::client_authorities, registry::Registry},
@@ -24,6 +25,15 @@ use kubefold_serving::tls::{Believed, ClientAuthority, FrontProxies, Tls, TlsFil
 const RENEW_EVERY: Duration = Duration::from_secs(10);
 /// Members that say at the same time whose certificates they accept are heard together.
 const TOGETHER: Duration = Duration::from_secs(1);
+
+/// Authorities of client certificates that are not files.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Authorities<'a> {
+    /// Those of the configuration.
+    pub(super) configured: &'a [ClientAuthorityRule],
+    /// Those that members accept.
+    pub(super) members: &'a [(MemberName, Arc<str>)],
+}
 
 /// Certificates to serve with, and what a client must trust.
 #[derive(PartialEq, Eq)]
@@ -41,11 +51,11 @@ impl Security {
     ///
     /// Of an authority that the fleet and a member have, the fleet's word counts.
     pub(super) fn prepare(
-        options: &Options,
+        options: &ServingOptions,
         state: &StateDir,
-        configured: &[ClientAuthorityRule],
-        members: &[(MemberName, Arc<str>)],
+        authorities: Authorities<'_>,
     ) -> anyhow::Result<Self> {
+        let Authorities { configured, members } = authorities;
         let host =
             options.external_url.as_ref().and_then(Uri::host).map(|host| host.trim_matches(['[', ']']).to_owned());
         let extra: Vec<String> = options.names.iter().cloned().chain(host).collect();
@@ -120,13 +130,14 @@ impl Complaint {
 /// the own when they come to their end. Connections that are open keep theirs; who logs in on them is judged by what is in
 /// force now.
 pub(super) struct Renewal {
-    pub(super) options: Options,
+    pub(super) options: ServingOptions,
     pub(super) security: Security,
     pub(super) tls: Arc<ArcSwap<Tls>>,
     pub(super) published: Arc<Mutex<Published>>,
     pub(super) authentication: Arc<Authentication>,
     pub(super) auditing: Option<Auditing>,
-    pub(super) registry: Arc<Registry>,
+    /// The members, where there is a fleet.
+    pub(super) registry: Option<Arc<Registry>>,
     pub(super) expiries: Expiries,
     pub(super) state: Arc<StateDir>,
 }
@@ -135,13 +146,13 @@ impl Renewal {
     /// Until cancelled.
     pub(super) async fn run(mut self) {
         let [mut of_tokens, mut of_certificates, mut of_audit] = [(); 3].map(|()| Complaint::default());
-        let mut authorities = self.registry.authority_changes();
+        let mut authorities = self.registry.as_ref().map(|registry| registry.authority_changes());
         loop {
             tokio::select! {
                 () = sleep(RENEW_EVERY) => {}
-                Ok(()) = authorities.changed() => sleep(TOGETHER).await,
+                () = changed(authorities.as_mut()) => sleep(TOGETHER).await,
             }
-            authorities.mark_unchanged();
+            authorities.iter_mut().for_each(watch::Receiver::mark_unchanged);
             let reloaded = self.authentication.reload().map_err(anyhow::Error::from);
             if of_tokens.unless_good(reloaded, "keeps the bearer tokens that it accepts") == Some(true) {
                 tracing::info!("accepts other bearer tokens");
@@ -160,8 +171,10 @@ impl Renewal {
 
     /// What is in force from now on, if that is something else.
     fn prepared(&self) -> anyhow::Result<Option<(Tls, Security)>> {
-        let (configured, members) = (self.registry.configured_authorities(), client_authorities(&self.registry));
-        let now = Security::prepare(&self.options, &self.state, &configured, &members)?;
+        let configured = self.registry.as_ref().map(|registry| registry.configured_authorities()).unwrap_or_default();
+        let members = self.registry.as_ref().map(|registry| client_authorities(registry)).unwrap_or_default();
+        let authorities = Authorities { configured: &configured, members: &members };
+        let now = Security::prepare(&self.options, &self.state, authorities)?;
         Ok(if now == self.security { None } else { Some((Tls::new(&now.files)?, now)) })
     }
 
@@ -181,6 +194,16 @@ impl Renewal {
     }
 }
 
+/// Once members have said something else; never where there are none.
+async fn changed(authorities: Option<&mut watch::Receiver<u64>>) {
+    if let Some(authorities) = authorities
+        && authorities.changed().await.is_ok()
+    {
+        return;
+    }
+    pending().await
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -195,16 +218,18 @@ mod tests {
     async fn certificates_that_change_are_served_and_broken_ones_are_not() {
         let (folder, others) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let given = folder.path().join("given.pem");
-        let options = Options { client_ca: Some(given.clone()), ..Options::of_tests(folder.path()) };
+        let options = ServingOptions::new(([127, 0, 0, 1], 0).into(), folder.path().join("state"));
+        let options = ServingOptions { client_ca: Some(given.clone()), ..options };
         let state = Arc::new(StateDir::open(&options.state_dir).unwrap());
         let other = StateDir::open(others.path().join("state").as_path()).unwrap();
         let names = authority::serving_names([127, 0, 0, 1].into(), &[]);
         let ensure = |state: &StateDir| authority::ensure(state, &names, &BTreeSet::new(), SystemTime::now()).unwrap();
         let [own, second] = [&*state, &other].map(|state| ensure(state).ca_certificate);
         fs::write(&given, &own).unwrap();
-        let security = Security::prepare(&options, &state, &[], &[]).unwrap();
+        let security = Security::prepare(&options, &state, Authorities::default()).unwrap();
         let tls = Arc::new(ArcSwap::from_pointee(Tls::new(&security.files).unwrap()));
-        let published = Published { url: String::new(), members: Vec::new(), certificate_authority: String::new() };
+        let published =
+            Published { url: String::new(), fleet: true, members: Vec::new(), certificate_authority: String::new() };
         let until = CancellationToken::new();
         let renewal = Renewal {
             options,
@@ -213,7 +238,7 @@ mod tests {
             published: Arc::new(Mutex::new(published)),
             authentication: Arc::new(Authentication::read(authn::Sources::default()).unwrap()),
             auditing: None,
-            registry: Arc::new(Registry::new(TaskTracker::new(), until.clone())),
+            registry: Some(Arc::new(Registry::new(TaskTracker::new(), until.clone()))),
             expiries: Expiries::default(),
             state: Arc::clone(&state),
         };

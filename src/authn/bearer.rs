@@ -30,8 +30,8 @@ pub enum By {
     File([u8; 32]),
     /// The issuer or webhook of this number.
     Source(u64),
-    /// A member.
-    Member,
+    /// The reviewer: a member, or the API server itself.
+    Reviewer,
 }
 
 /// A number of an issuer or webhook, which no other one has that is configured later.

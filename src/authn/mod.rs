@@ -180,7 +180,7 @@ impl Authentication {
                 let issuers = known.issuers.iter().map(|issuer| issuer.number());
                 issuers.chain(known.webhook.iter().map(|webhook| webhook.number())).any(|one| one == number)
             }
-            By::Member => true,
+            By::Reviewer => true,
         }
     }
 }

@@ -50,6 +50,22 @@ Examples:
 Requests are sent at their rate, whatever the answers do, and latencies count from when a request should have been sent. All objects
 are in one namespace, which is removed at the end, also after Ctrl-C. docs/benchmarking.md says what each scenario measures.";
 
+#[cfg(feature = "apiserver")]
+pub(super) const APISERVER: &str = "\
+Examples:
+  # On this machine, stored in ./state/objects.db
+  kubefold apiserver --state-dir ./state
+
+  # In another terminal
+  kubefold kubeconfig --state-dir ./state > kubefold.kubeconfig
+  kubectl --kubeconfig kubefold.kubeconfig create configmap hello --from-literal=to=world
+
+  # For others, in a database, with tokens of a file
+  kubefold apiserver --state-dir /var/lib/kubefold --listen 0.0.0.0:6443 --tls-san api.example.com \\
+    --storage-url-file /etc/kubefold/storage-url --token-auth-file /etc/kubefold/tokens.csv
+
+SIGTERM or Ctrl-C ends it in order. docs/run-apiserver.md says more.";
+
 pub(super) const SERVE: &str = "\
 Examples:
   # On this machine alone

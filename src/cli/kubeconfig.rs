@@ -1,4 +1,5 @@
-//! `kubefold kubeconfig`: one context for the fleet, one for each of its other views, one for each member's own API.
+//! `kubefold kubeconfig`: one context for the fleet, one for each of its other views, one for each member's own API; or one for
+//! an API server of its own.
 
 use std::{
     path::PathBuf,
@@ -33,18 +34,20 @@ use kubefold_apiserver::endpoint::Endpoint;
 use kubefold_wire::duration::{self, DurationError};
 
 const FLEET: &str = "fleet";
+/// The context of a kubefold that is no fleet.
+const APISERVER: &str = "kubefold";
 /// Whoever logs in by an issuer: the file is everybody's.
 const LOGIN_USER: &str = "login";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Kubeconfig {
-    /// The state directory of `kubefold serve`.
+    /// The state directory of `kubefold serve` or `kubefold apiserver`.
     #[arg(long, value_name = "DIR")]
     state_dir: PathBuf,
     /// The server URL to write, instead of the one that kubefold serves at.
     #[arg(long, value_name = "URL", value_parser = https_url)]
     server: Option<Uri>,
-    /// Make a login for this user, instead of the administrator's. Members allow it what their RBAC allows the user.
+    /// Make a login for this user, instead of the administrator's. Its rights are what RBAC in the members, or in the API server, gives the user.
     #[arg(long, value_name = "USER", value_parser = NonEmptyStringValueParser::new())]
     user: Option<String>,
     /// A group of the user; may be repeated.
@@ -100,8 +103,10 @@ pub(super) fn print(flags: &Kubeconfig) -> anyhow::Result<()> {
 }
 
 fn file(published: &Published, url: &str, user_name: &str, user: User) -> File {
+    let name = if published.fleet { FLEET } else { APISERVER };
     let view = |(name, _): (&str, Mode)| (format!("{FLEET}-{name}"), format!("{url}/views/{name}"));
-    let views = std::iter::once((FLEET.to_owned(), url.to_owned())).chain(Mode::PREFIXED.map(view)).chain(
+    let other_views = Mode::PREFIXED.into_iter().filter(|_| published.fleet).map(view);
+    let views = std::iter::once((name.to_owned(), url.to_owned())).chain(other_views).chain(
         published.members.iter().map(|member| (format!("{FLEET}-{member}"), format!("{url}/clusters/{member}"))),
     );
     let authority = STANDARD.encode(&published.certificate_authority);
@@ -114,7 +119,7 @@ fn file(published: &Published, url: &str, user_name: &str, user: User) -> File {
     File {
         api_version: "v1",
         kind: "Config",
-        current_context: FLEET,
+        current_context: name,
         clusters,
         contexts,
         users: vec![NamedUser { name: user_name.to_owned(), user }],
@@ -268,6 +273,7 @@ mod tests {
     fn a_client_reads_it_as_fleet_and_one_context_per_member() {
         let published = Published {
             url: "https://127.0.0.1:6443".into(),
+            fleet: true,
             members: vec!["east".into(), "west".into()],
             certificate_authority: "CA".into(),
         };
@@ -296,5 +302,9 @@ mod tests {
             ("fleet-west", "https://127.0.0.1:6443/clusters/west".to_owned()),
         ];
         assert_eq!(seen, expected);
+        let alone = Published { fleet: false, members: Vec::new(), ..published };
+        let read = Kubeconfig::from_yaml(&yaml(&file(&alone, &alone.url, "jane", User::of(&admin))).unwrap()).unwrap();
+        let names: Vec<&str> = read.contexts.iter().map(|named| named.name.as_str()).collect();
+        assert_eq!((read.current_context.as_deref(), names), (Some("kubefold"), vec!["kubefold"]));
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! May name: every room.
 
+#[cfg(feature = "apiserver")]
+mod apiserver;
 mod audit;
 mod authentication;
 mod bench;
@@ -23,20 +25,20 @@ mod plan;
 mod reference;
 mod release;
 mod revoke;
+mod serving;
 mod status;
 
-use std::{io::Write as _, net::SocketAddr, path::PathBuf, process::ExitCode};
+use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use http::Uri;
 
-use self::authentication::{FrontProxyFlags, TokenFlags};
+use self::serving::ServingFlags;
 use crate::{
     app,
     authn::AuthnError,
     config::ConfigError,
-    observe::{self, LogFormat},
     read::Freshness,
     serve::AuditError,
     write::{journal::JournalOpenError, moves::Verb},
@@ -67,6 +69,10 @@ enum Command {
     /// Serve the fleet as one API.
     #[command(after_help = help::SERVE)]
     Serve(Box<Serve>),
+    /// Serve an API of its own, without members: kubectl, controllers and your kinds, stored where you like.
+    #[cfg(feature = "apiserver")]
+    #[command(name = "apiserver", after_help = help::APISERVER)]
+    ApiServer(Box<apiserver::ApiServer>),
     /// Print a kubeconfig for the kubefold that uses this state directory.
     #[command(after_help = help::KUBECONFIG)]
     Kubeconfig(kubeconfig::Kubeconfig),
@@ -137,50 +143,19 @@ struct Serve {
     /// The clusters.yaml with the members; read again whenever it changes.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// The address and port to listen on.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6443")]
-    listen: SocketAddr,
-    /// The directory for certificates and other state; only one process can use it.
-    #[arg(long, value_name = "DIR")]
-    state_dir: PathBuf,
+    #[command(flatten)]
+    serving: ServingFlags,
     /// The key that encrypts unfinished writes on disk: 32 random bytes in base64. Default: state.key in the state directory,
     /// which kubefold makes. Keep it elsewhere, such as in a mounted Secret, so that a copy of the directory is of no use alone.
     #[arg(long, value_name = "FILE")]
     state_key_file: Option<PathBuf>,
-    /// The serving certificate (PEM chain). Default: kubefold makes one.
-    #[arg(long, value_name = "FILE", requires = "tls_key_file")]
-    tls_cert_file: Option<PathBuf>,
-    /// The key of the serving certificate.
-    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
-    tls_key_file: Option<PathBuf>,
-    /// More authorities whose client certificates kubefold accepts (PEM), beside its own.
-    #[arg(long, value_name = "FILE")]
-    client_ca_file: Option<PathBuf>,
-    #[command(flatten)]
-    tokens: TokenFlags,
-    #[command(flatten)]
-    front_proxy: FrontProxyFlags,
-    /// One more name or address in the serving certificate that kubefold makes; may be repeated.
-    #[arg(long, value_name = "NAME", value_parser = server_name)]
-    tls_san: Vec<String>,
-    /// The URL at which clients reach this kubefold, for the kubeconfig.
-    #[arg(long, value_name = "URL", value_parser = https_url)]
-    external_url: Option<Uri>,
     /// How fresh reads without a revision are. `strict` asks each member, at each read, for metadata of the objects.
     #[arg(long, value_enum, default_value_t = FreshnessFlag::Watched)]
     freshness: FreshnessFlag,
-    /// The format of log lines.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    log_format: Format,
     /// The memory for objects of members, such as 8Gi: once they take it, a kind that nobody has read yet is refused with 503.
     /// Default: three quarters of the memory that the process may use.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     store_memory_max: Option<u64>,
-    /// An address for metrics and health without TLS and without a login, such as 127.0.0.1:9090. Default: none.
-    #[arg(long, value_name = "ADDR")]
-    metrics_listen: Option<SocketAddr>,
-    #[command(flatten)]
-    audit: audit::AuditFlags,
 }
 
 #[derive(Debug, clap::Args)]
@@ -196,12 +171,6 @@ enum Shell {
     Zsh,
     Fish,
     Powershell,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Format {
-    Text,
-    Json,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -226,6 +195,8 @@ pub fn main() -> ExitCode {
         Command::Demo(flags) => demo::run(flags),
         Command::Bench(flags) => bench::run(*flags),
         Command::Serve(flags) => serve(*flags),
+        #[cfg(feature = "apiserver")]
+        Command::ApiServer(flags) => apiserver::run(*flags),
         Command::Kubeconfig(flags) => kubeconfig::print(&flags),
         Command::Revoke(flags) => revoke::run(&flags),
         Command::Login(flags) => login::run(&flags),
@@ -261,28 +232,15 @@ pub fn main() -> ExitCode {
 }
 
 fn serve(flags: Serve) -> anyhow::Result<()> {
-    let format = match flags.log_format {
-        Format::Text => LogFormat::Text,
-        Format::Json => LogFormat::Json,
-    };
-    observe::init(format, observe::LEVEL);
+    flags.serving.start_log();
     let options = app::Options {
         config: flags.config,
-        listen: flags.listen,
-        state_dir: flags.state_dir,
+        serving: flags.serving.options(),
         state_key_file: flags.state_key_file,
-        serving_certificate: flags.tls_cert_file.zip(flags.tls_key_file),
-        client_ca: flags.client_ca_file,
-        front_proxy: flags.front_proxy.front_proxy(),
-        tokens: flags.tokens.sources(),
-        names: flags.tls_san,
-        external_url: flags.external_url,
         freshness: match flags.freshness {
             FreshnessFlag::Watched => Freshness::Watched,
             FreshnessFlag::Strict => Freshness::Strict,
         },
-        audit: flags.audit.options(),
-        metrics_listen: flags.metrics_listen,
         store_bytes_max: flags.store_memory_max,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -322,9 +280,20 @@ fn exit_code(error: &anyhow::Error) -> u8 {
             || cause.is::<AuthnError>()
             || cause.is::<AuditError>()
             || cause.is::<bench::PlanError>()
+            || is_of_storage(cause)
     };
     let given = error.chain().any(is_given);
     if given { EXIT_USAGE } else { 1 }
+}
+
+#[cfg(feature = "apiserver")]
+fn is_of_storage(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause.downcast_ref::<app::apiserver::StorageOpenError>().is_some_and(app::apiserver::StorageOpenError::is_given)
+}
+
+#[cfg(not(feature = "apiserver"))]
+fn is_of_storage(_: &(dyn std::error::Error + 'static)) -> bool {
+    false
 }
 
 /// Each room's errors already name their cause; a context of ours stands before it.
@@ -378,7 +347,7 @@ enum FlagError {
 mod tests {
     use clap::CommandFactory;
 
-    use super::*;
+    use super::{serving::Format, *};
 
     #[test]
     fn the_flags_are_consistent() {
@@ -395,7 +364,7 @@ mod tests {
         for line in [started.to_owned(), format!("kubefold {args}")] {
             let cli = Cli::try_parse_from(line.split_whitespace()).unwrap_or_else(|error| panic!("{line}: {error}"));
             let Command::Serve(serve) = cli.command else { panic!("{line}") };
-            assert!(matches!(serve.log_format, Format::Json), "{line}");
+            assert!(matches!(serve.serving.log_format, Format::Json), "{line}");
         }
     }
 
@@ -404,7 +373,7 @@ mod tests {
         let serve = ["kubefold", "serve", "--config", "c", "--state-dir", "s"];
         let cli = Cli::try_parse_from(serve).unwrap();
         let Command::Serve(flags) = cli.command else { panic!("serve") };
-        assert_eq!(flags.listen.to_string(), "127.0.0.1:6443");
+        assert_eq!(flags.serving.listen.to_string(), "127.0.0.1:6443");
         for extra in
             [["--tls-cert-file", "x"], ["--tls-key-file", "x"], ["--external-url", "http://x"], ["--tls-san", "a b"]]
         {

@@ -230,7 +230,7 @@ impl<H: Handler> Answer for Gate<H> {
         let started = Instant::now();
         let audit_id = headers::audit_id(request.headers_mut());
         let (method, class) = (request.method().clone(), path_class(request.uri().path()));
-        let came = Came::of(request.method(), request.uri().path(), request.uri().query());
+        let came = self.served.came(request.method(), request.uri().path(), request.uri().query());
         let login = Box::pin(self.login(&request, peer)).await;
         let (trail, refused) = match self.trail(&request, &audit_id, login.as_ref()) {
             Ok(trail) => (trail, None),

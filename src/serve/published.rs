@@ -14,10 +14,18 @@ const FILE: &str = "serving.json";
 pub struct Published {
     /// `https://host:port`, without a last slash.
     pub url: String,
+    /// Whether it is a fleet, with views and members; if not, it is an API server of its own.
+    #[serde(default = "yes")]
+    pub fleet: bool,
     /// Names of the members, in configuration order.
     pub members: Vec<String>,
     /// PEM that a client trusts: the own authority, or the given serving chain.
     pub certificate_authority: String,
+}
+
+/// What was written before there was another answer.
+fn yes() -> bool {
+    true
 }
 
 /// A certificate that logs in, and its key. Both are PEM.
@@ -33,9 +41,9 @@ pub struct Login {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each variant's message says what it is")]
 pub enum PublishedError {
-    #[error("state directory {dir}: no kubefold has served from it yet ({FILE} is missing); check the path, or start \"kubefold serve --state-dir {dir}\" first", dir = .dir.display())]
+    #[error("state directory {dir}: no kubefold has served from it yet ({FILE} is missing); check the path, or start \"kubefold serve\" or \"kubefold apiserver\" with --state-dir {dir} first", dir = .dir.display())]
     Missing { dir: PathBuf },
-    #[error("state directory {}: cannot read {file} ({cause}); run this as the user that runs \"kubefold serve\"", .dir.display())]
+    #[error("state directory {}: cannot read {file} ({cause}); run this as the user that runs that kubefold", .dir.display())]
     Unreadable { dir: PathBuf, file: &'static str, cause: String },
 }
 

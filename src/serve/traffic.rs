@@ -25,7 +25,11 @@ struct View {
 
 /// Counts requests of clients.
 #[derive(Clone, Debug, Default)]
-pub struct Served(Traffic<View>);
+pub struct Served {
+    traffic: Traffic<View>,
+    /// What all of them came through, where there are no views.
+    only: Option<&'static str>,
+}
 
 /// A request as it came in.
 pub(super) struct Came {
@@ -34,7 +38,7 @@ pub(super) struct Came {
 }
 
 impl Came {
-    pub(super) fn of(method: &Method, path: &str, query: Option<&str>) -> Self {
+    fn of(method: &Method, path: &str, query: Option<&str>) -> Self {
         let (view, path) = Self::split(path);
         Self { view: View { view }, class: RequestClass::of(method, path, query) }
     }
@@ -53,14 +57,27 @@ impl Came {
 }
 
 impl Served {
+    /// Counts requests that all come through one view, whatever their paths are.
+    pub fn of(view: &'static str) -> Self {
+        Self { only: Some(view), ..Self::default() }
+    }
+
+    /// What a request is counted as.
+    pub(super) fn came(&self, method: &Method, path: &str, query: Option<&str>) -> Came {
+        match self.only {
+            Some(view) => Came { view: View { view }, class: RequestClass::of(method, path, query) },
+            None => Came::of(method, path, query),
+        }
+    }
+
     /// Registers what is counted.
     pub fn register(&self, exported: &mut Registry) {
-        self.0.register(exported, "response");
+        self.traffic.register(exported, "response");
     }
 
     /// Counts an answer, and its body as it goes out.
     pub(super) fn answered(&self, came: &Came, after: Duration, response: Response<Body>) -> Response<Body> {
-        let bytes = self.0.answered(&came.view, came.class, response.status().as_u16(), after);
+        let bytes = self.traffic.answered(&came.view, came.class, response.status().as_u16(), after);
         match response.body().size_hint().exact() {
             // Whole already: counted at once, and not wrapped.
             Some(size) => {
@@ -119,5 +136,7 @@ mod tests {
             let came = Came::of(&Method::GET, path, None);
             assert_eq!((came.view.view, came.class.resource), (view, resource), "{path}");
         }
+        let came = Served::of("apiserver").came(&Method::GET, "/clusters/east/api/v1/pods", None);
+        assert_eq!((came.view.view, came.class.resource), ("apiserver", "other"));
     }
 }

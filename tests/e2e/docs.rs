@@ -111,6 +111,9 @@ struct Shell {
     path: String,
     port: Port,
     serving: Option<Process>,
+    /// An API server of its own, beside the fleet.
+    apiserver: Option<Process>,
+    apiserver_port: Port,
 }
 
 impl Shell {
@@ -122,7 +125,14 @@ impl Shell {
         std::os::unix::fs::symlink(program(), bin.join("kubefold")).unwrap();
         std::os::unix::fs::symlink(binary("kubectl"), bin.join("kubectl")).unwrap();
         let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-        let shell = Self { folder: folder.to_owned(), path, port: Port::reserve(), serving: None };
+        let shell = Self {
+            folder: folder.to_owned(),
+            path,
+            port: Port::reserve(),
+            serving: None,
+            apiserver: None,
+            apiserver_port: Port::reserve(),
+        };
         let files = bed.members().iter().map(|member| member.kubeconfig().display().to_string());
         let files = files.collect::<Vec<_>>().join(":");
         let merged = std::process::Command::new(binary("kubectl"))
@@ -137,7 +147,13 @@ impl Shell {
     async fn run(&mut self, command: &str) -> Result<String, String> {
         let command = command.replace(PORT, &self.port.addr());
         if let Some(flags) = command.strip_prefix("kubefold serve ") {
-            return self.serve(flags).await;
+            self.serving = None;
+            self.serving = Some(self.serve("serve", flags, &self.port.addr()).await);
+            return Ok(String::new());
+        }
+        if let Some(flags) = command.strip_prefix("kubefold apiserver ") {
+            self.apiserver = Some(self.serve("apiserver", flags, &self.apiserver_port.addr()).await);
+            return Ok(String::new());
         }
         let script = format!("touch .env; . ./.env\n{command}\nended=$?; export -p > .env; exit $ended");
         let mut bash = tokio::process::Command::new("bash");
@@ -179,10 +195,11 @@ impl Shell {
         count
     }
 
-    async fn serve(&mut self, flags: &str) -> Result<String, String> {
+    /// Starts a server and waits until it is ready.
+    async fn serve(&self, name: &str, flags: &str, address: &str) -> Process {
         let mut flags: Vec<String> = flags.split_whitespace().filter(|flag| *flag != "\\").map(str::to_owned).collect();
         if !flags.iter().any(|flag| flag == "--listen") {
-            flags.extend(["--listen".to_owned(), self.port.addr()]);
+            flags.extend(["--listen".to_owned(), address.to_owned()]);
         }
         let place = |flag: &String| {
             if flag.starts_with('-') || flag.contains(':') {
@@ -191,23 +208,16 @@ impl Shell {
                 self.folder.join(flag).display().to_string()
             }
         };
-        let args: Vec<String> = std::iter::once("serve".to_owned()).chain(flags.iter().map(place)).collect();
+        let args: Vec<String> = std::iter::once(name.to_owned()).chain(flags.iter().map(place)).collect();
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        self.serving = None;
-        self.serving = Some(Process::spawn("kubefold", &program(), &args, &self.folder.join("kubefold.log")));
-        let ready = format!("curl --silent --fail --insecure https://{PORT}/readyz");
-        eventually(Duration::from_secs(60), async || Box::pin(self.curl(&ready)).await).await;
-        Ok(String::new())
-    }
-
-    async fn curl(&self, command: &str) -> Result<(), String> {
-        let command = command.replace(PORT, &self.port.addr());
-        let status = tokio::process::Command::new("bash").args(["-c", &command]).stdout(Stdio::null()).status().await;
-        status
-            .unwrap()
-            .success()
-            .then_some(())
-            .ok_or_else(|| fs::read_to_string(self.folder.join("kubefold.log")).unwrap())
+        let process = Process::spawn("kubefold", &program(), &args, &self.folder.join(format!("{name}.log")));
+        let ready = format!("curl --silent --fail --insecure https://{address}/readyz");
+        eventually(Duration::from_secs(60), async || {
+            let status = tokio::process::Command::new("bash").args(["-c", &ready]).stdout(Stdio::null()).status().await;
+            status.unwrap().success().then_some(()).ok_or_else(|| process.tail())
+        })
+        .await;
+        process
     }
 }
 

@@ -16,6 +16,7 @@ mod access_faults;
 mod access_proofs;
 mod access_random;
 mod accounts;
+mod apiserver;
 mod audit;
 mod authentication;
 mod bench;

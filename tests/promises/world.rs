@@ -8,7 +8,7 @@
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use kubefold::{
-    app::{App, Options},
+    app::{App, Options, ServingOptions},
     read::Freshness,
 };
 use kubefold_serving::caller::Caller;
@@ -167,18 +167,9 @@ impl World {
 async fn kubefold(folder: &TempDir) -> App {
     let app = App::start(Options {
         config: folder.path().join("clusters.yaml"),
-        listen: ([127, 0, 0, 1], 0).into(),
-        state_dir: folder.path().join("state"),
+        serving: ServingOptions::new(([127, 0, 0, 1], 0).into(), folder.path().join("state")),
         state_key_file: None,
-        serving_certificate: None,
-        client_ca: None,
-        front_proxy: None,
-        tokens: kubefold::authn::Sources::default(),
-        names: Vec::new(),
-        external_url: None,
         freshness: Freshness::default(),
-        audit: None,
-        metrics_listen: None,
         store_bytes_max: None,
     });
     Box::pin(app).await.expect("kubefold starts")

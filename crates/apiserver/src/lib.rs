@@ -14,6 +14,7 @@
 //! - `registry`: create, get, list, watch, update, patch, delete over a storage, for any kind
 //! - `definitions`: custom resources, whose kinds come and go
 //! - `typed`: kinds of Rust types
+//! - `rbac`: who may do what, by roles and bindings
 //! - `serve`: the registry over HTTP, with discovery
 //! - `sim`: namespaces that end, garbage that is collected; and controllers, a scheduler and a kubelet that make workloads
 //!   live
@@ -34,6 +35,7 @@ pub mod endpoint;
 pub mod faults;
 pub mod kinds;
 pub mod patch;
+pub mod rbac;
 pub mod registry;
 pub mod schema;
 pub mod serve;
@@ -49,7 +51,7 @@ use kubefold_wire::body::Body;
 
 pub use crate::{
     kinds::{Changed, Connect, Context, Dependency, Kind, Rest, Target, Watch},
-    server::{BuiltIn, Server},
+    server::{Authorization, BuiltIn, Server},
     storage::{Memory, Storage},
     typed::{TypedKind, Version},
 };

@@ -16,6 +16,7 @@
 
 mod admission;
 mod api;
+mod apiserver;
 mod binaries;
 mod counts;
 mod directory;
@@ -44,6 +45,7 @@ use std::ops::Index;
 
 pub use admission::{Admission, Held, Verdict, Which};
 pub use api::{Answer, Api, Watch};
+pub use apiserver::ApiServer;
 pub use binaries::{binary, client};
 pub use counts::{Counts, Outcome, TOLERANCE_PERCENT};
 pub use eventually::eventually;

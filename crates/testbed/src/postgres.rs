@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
 
@@ -30,6 +30,31 @@ impl PostgresServer {
         self.sql(&format!("CREATE SCHEMA IF NOT EXISTS \"{name}\""));
         let folder = self.folder.display();
         format!("host={folder} user=kubefold dbname=postgres options='-c search_path={name}'")
+    }
+
+    /// The URL of a schema of it, which is made if there is none.
+    pub fn url(&self, name: &str) -> String {
+        self.url_through(name, &self.folder)
+    }
+
+    /// The same through another folder: a link to that of the server, which a test takes away and brings back.
+    pub fn url_through(&self, name: &str, folder: &Path) -> String {
+        self.schema(name);
+        let host = folder.display().to_string().replace('/', "%2F");
+        format!("postgres://kubefold@{host}/postgres?options=-c%20search_path%3D{name}")
+    }
+
+    /// Makes a link to the folder of the server.
+    pub fn link(&self, at: &Path) {
+        std::os::unix::fs::symlink(&self.folder, at).unwrap();
+    }
+
+    /// Ends all connections of clients.
+    pub fn cut(&self) {
+        self.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> \
+             pg_backend_pid()",
+        );
     }
 
     /// Runs statements as an operator does, and returns what they print.

@@ -13,8 +13,7 @@ use futures::future::BoxFuture;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    app::{App, Options},
-    authn::Sources,
+    app::{App, Options, ServingOptions},
     cli::{
         demo::control::{CONTEXT, Control, Members, told},
         kubeconfig,
@@ -192,18 +191,9 @@ impl Fleet {
 fn options(folder: &Folder, listen: SocketAddr) -> Options {
     Options {
         config: folder.path.join("clusters.yaml"),
-        listen,
-        state_dir: folder.state(),
+        serving: ServingOptions::new(listen, folder.state()),
         state_key_file: None,
-        serving_certificate: None,
-        client_ca: None,
-        front_proxy: None,
-        tokens: Sources::default(),
-        names: Vec::new(),
-        external_url: None,
         freshness: Freshness::default(),
-        audit: None,
-        metrics_listen: None,
         store_bytes_max: None,
     }
 }

@@ -56,7 +56,7 @@ impl Registry {
         if !matches!(meta::text(&object, "resourceVersion"), "" | "0") {
             return Err(Status::internal("resourceVersion should not be set on objects to be created"));
         }
-        let (object, warnings) = Box::pin(self.made(kind, namespace, object, options)).await?;
+        let (object, warnings) = Box::pin(self.made(kind, namespace, "", object, options)).await?;
         let name = meta::text(&object, "name").to_owned();
         let key = key_of(kind, namespace, &name);
         if let Some(rest) = &kind.rest {
@@ -89,13 +89,15 @@ impl Registry {
         }
     }
 
-    /// A new object with all that the server says, valid, and its warnings.
+    /// A new object with all that the server says, valid, and its warnings. The name is the one that the request names; empty
+    /// for a create.
     ///
     /// Errors: 403, 404, 422.
     pub(super) async fn made(
         &self,
         kind: &Kind,
         namespace: &str,
+        name: &str,
         mut object: Value,
         options: &WriteOptions,
     ) -> Result<(Value, Vec<String>), Status> {
@@ -107,6 +109,7 @@ impl Registry {
             self.track(kind, None, &mut object, options, &now);
         }
         self.admit_to_namespace(kind, namespace, meta::text(&object, "name")).await?;
+        self.check_attempt(kind, namespace, name, &object, None)?;
         let others = self.others(&strategy.wants(&object)).await?;
         let context = self.context(&now, &suffix, &others);
         strategy.admit(&mut object, context).map_err(|status| *status)?;

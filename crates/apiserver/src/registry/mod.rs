@@ -11,6 +11,7 @@ mod delete;
 mod env;
 mod errors;
 mod fill;
+mod guard;
 mod managed;
 mod meta;
 mod migrate;
@@ -35,6 +36,7 @@ pub use {
     catalog::Catalog,
     delete::Deleted,
     env::{Clock, Env, SystemClock, time_text},
+    guard::{Attempt, Guard},
     object::Object,
     options::{At, DeleteOptions, ListOptions, Part, Preconditions, Selection, WriteOptions},
     patch::{Patch, check_name},
@@ -55,6 +57,7 @@ use kubefold_wire::status::{Status, qualified};
 pub struct Registry {
     inner: Arc<Inner>,
     caller: Arc<Caller>,
+    guard: Option<Arc<dyn Guard>>,
 }
 
 struct Inner {
@@ -76,13 +79,19 @@ impl Registry {
         // As a kube-apiserver calls itself. Source: kubernetes/apiserver `pkg/authentication/user/user.go`.
         let groups = ["system:masters", "system:authenticated"].map(str::to_owned).to_vec();
         let caller = Caller { user: "system:apiserver".to_owned(), groups, ..Caller::default() };
-        Self { inner: Arc::new(Inner { storage, env, allocator, catalog }), caller: Arc::new(caller) }
+        Self { inner: Arc::new(Inner { storage, env, allocator, catalog }), caller: Arc::new(caller), guard: None }
     }
 
     /// The same objects, for somebody else: strategies know who asks. Without it the server itself does.
     #[must_use]
     pub fn acting_as(&self, caller: Caller) -> Self {
-        Self { inner: Arc::clone(&self.inner), caller: Arc::new(caller) }
+        Self { caller: Arc::new(caller), ..self.clone() }
+    }
+
+    /// The same objects, with somebody who looks at creates, updates and patches before they are judged.
+    #[must_use]
+    pub fn guarded_by(&self, guard: Arc<dyn Guard>) -> Self {
+        Self { guard: Some(guard), ..self.clone() }
     }
 
     /// Who asks.
@@ -165,6 +174,19 @@ impl Registry {
             }
         }
         Ok(others)
+    }
+
+    /// Errors: what the guard says, if there is one.
+    fn check_attempt(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        new: &Value,
+        old: Option<&Value>,
+    ) -> Result<(), Status> {
+        let Some(guard) = &self.guard else { return Ok(()) };
+        guard.check(&Attempt { caller: &self.caller, kind, namespace, name, new, old }).map_err(|status| *status)
     }
 
     /// What a strategy may know of the world.

@@ -121,7 +121,7 @@ impl Registry {
             if !may_create(kind, options) {
                 return Err(errors::not_found(kind, name));
             }
-            let (object, warnings) = Box::pin(self.made_by_update(kind, namespace, options, revise)).await?;
+            let (object, warnings) = Box::pin(self.made_by_update(kind, namespace, name, options, revise)).await?;
             let object = self.create_elsewhere(rest, kind, namespace, object, options).await?;
             return Ok(Written { object, created: true, warnings });
         };

@@ -148,7 +148,7 @@ impl Registry {
         if !may_create(kind, options) {
             return Err(errors::not_found(kind, name));
         }
-        let (object, warnings) = Box::pin(self.made_by_update(kind, namespace, options, revise)).await?;
+        let (object, warnings) = Box::pin(self.made_by_update(kind, namespace, name, options, revise)).await?;
         let key = key_of(kind, namespace, name);
         let release = || kind.strategy.release(&object, None, &self.inner.allocator);
         let value = stored(kind, &object).inspect_err(|_| release())?;
@@ -230,13 +230,14 @@ impl Registry {
         &self,
         kind: &Kind,
         namespace: &str,
+        name: &str,
         options: &WriteOptions,
         revise: &mut Revise<'_>,
     ) -> Result<(Value, Vec<String>), Status> {
         let mut object = revise(None)?;
         set_type(kind, &mut object)?;
         place(kind, namespace, &mut object)?;
-        Box::pin(self.made(kind, namespace, object, options)).await
+        Box::pin(self.made(kind, namespace, name, object, options)).await
     }
 
     /// The new state of an object, valid, and the warnings. What it takes from the allocator is the caller's to release.
@@ -254,6 +255,7 @@ impl Registry {
         let strategy = &kind.strategy;
         let mut new = revise(Some(old))?;
         set_type(kind, &mut new)?;
+        self.check_attempt(kind, namespace, name, &new, Some(old))?;
         check_revision(kind, name, &new, old)?;
         let revision = Some(meta::field(old, "resourceVersion").clone()).filter(|revision| !revision.is_null());
         // Without one it is the present one's: what is there is written over.

@@ -1,11 +1,12 @@
 //! The registry over HTTP: what a client of a kube-apiserver expects of one.
 //!
-//! [`ApiServer`] answers requests; who listens, and who may ask, is the affair of whoever owns it. A request's `Caller`,
-//! if there is one, is in its extensions.
+//! [`ApiServer`] answers requests; who listens, and who is let in, is the affair of whoever owns it. A request's `Caller`,
+//! if there is one, is in its extensions. [`Settings::authorizer`] says what he may do.
 //!
 //! Source: kubernetes/apiserver `pkg/endpoints/handlers/`, `pkg/endpoints/installer.go`.
 
 mod answer;
+mod authorize;
 mod bootstrap;
 mod context;
 mod discovery;
@@ -19,6 +20,7 @@ mod review;
 mod scale;
 #[cfg(test)]
 mod tests;
+mod tokens;
 mod watch;
 mod write;
 
@@ -35,9 +37,12 @@ use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, heade
 use tokio::{sync::Semaphore, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::{kinds::Kind, registry::Registry};
+use crate::{
+    kinds::Kind,
+    rbac::{self, Authorizer},
+    registry::Registry,
+};
 use kubefold_serving::{
-    caller::Caller,
     encode::{encode, encode_watch},
     health::HealthPath,
     request::drain,
@@ -52,6 +57,7 @@ use kubefold_wire::{
 };
 
 pub use bootstrap::{bootstrap, built_in, built_in_kinds, registry_of};
+pub use tokens::{TokenUser, Tokens, account_of};
 
 use context::{RequestContext, Target};
 
@@ -76,16 +82,22 @@ pub struct Settings {
     pub pods: Arc<dyn Pods>,
     /// How custom resources are printed.
     pub printers: Arc<dyn Printers>,
+    /// The tokens of service accounts. They are not signed if nobody says otherwise.
+    pub tokens: Arc<dyn Tokens>,
+    /// Who may do what. `None`: whoever asks may do everything.
+    pub authorizer: Option<Authorizer>,
 }
 
 impl Settings {
-    /// A server of this version, without logs and custom columns.
+    /// A server of this version, without logs and custom columns, where everybody may do everything.
     pub fn new(version: &str) -> Self {
         Self {
             version: version.to_owned(),
             drain: CancellationToken::new(),
             pods: Arc::new(Nothing),
             printers: Arc::new(Nothing),
+            tokens: Arc::new(tokens::Unsigned),
+            authorizer: None,
         }
     }
 }
@@ -189,6 +201,10 @@ impl ApiServer {
     async fn routed(&self, parts: &Parts, body: Body) -> Result<Response<Body>, Status> {
         let (path, query) = (parts.uri.path(), parts.uri.query());
         deadline::check(&parts.method, path, query)?;
+        if let Err(status) = self.authorize(parts) {
+            drain(body).await;
+            return Err(status);
+        }
         if let Some(path) = HealthPath::of(path) {
             return health::answer(path, parts, &**self.inner.registry.storage()).await;
         }
@@ -221,9 +237,7 @@ impl ApiServer {
         }
         // A request for one namespace names it twice: as itself, and as the namespace that it is in.
         let namespace = if kind.namespaced { info.namespace.clone() } else { String::new() };
-        let caller = parts.extensions.get::<Caller>();
-        let registry =
-            caller.map_or_else(|| self.inner.registry.clone(), |caller| self.inner.registry.acting_as(caller.clone()));
+        let registry = self.registry_for(parts);
         let (name, subresource) = (info.name.clone(), info.subresource.clone());
         let target = Target { registry, kind, namespace, name, subresource };
         if let Some(connect) = target.kind.connects.get(&target.subresource) {
@@ -241,12 +255,21 @@ impl ApiServer {
                 return Err(status);
             }
         };
-        let response = match info.verb.as_str() {
-            "get" | "list" | "watch" => Box::pin(self.read(info, &target, asked, wanted)).await?,
-            _ => Box::pin(self.write(info, &target, asked, wanted, body)).await?,
+        let response = match is_read(info) {
+            true => Box::pin(self.read(info, &target, asked, wanted)).await?,
+            false => Box::pin(self.write(info, &target, asked, wanted, body)).await?,
         };
+        if let (Some(authorizer), true) =
+            (&self.inner.settings.authorizer, info.api_group == rbac::GROUP && !is_read(info))
+        {
+            authorizer.settled().await;
+        }
         Ok(if watches { encode_watch(response, wanted.encoding) } else { encode(response, wanted.encoding).await })
     }
+}
+
+fn is_read(info: &RequestInfo) -> bool {
+    matches!(info.verb.as_str(), "get" | "list" | "watch")
 }
 
 /// Says whether a kube-apiserver has such a path: it makes one for each scope, and for each subresource.

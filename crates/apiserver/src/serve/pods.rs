@@ -1,19 +1,15 @@
-//! What stands below pods and service accounts: bindings, evictions, logs, tokens.
+//! What stands below pods: bindings, evictions, logs.
 //!
-//! Source: kubernetes `pkg/registry/core/pod/storage/{storage,eviction}.go`,
-//! `pkg/registry/core/serviceaccount/storage/token.go`.
+//! Source: kubernetes `pkg/registry/core/pod/storage/{storage,eviction}.go`.
 
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{HeaderValue, Response, StatusCode, header};
-use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use crate::{
     kinds::put,
-    registry::{ListOptions, Part, WriteOptions, time_text},
+    registry::{ListOptions, Part, WriteOptions},
     serve::{
         ApiServer,
-        answer::answered,
         context::{RequestContext, Target},
         options::of_delete,
         write::created,
@@ -27,9 +23,6 @@ use kubefold_wire::{
     selector::LabelSelector,
     status::{Cause, Reason, Status},
 };
-
-/// A token's life, if the request does not say one.
-const TOKEN_SECONDS: i64 = 3600;
 
 impl ApiServer {
     /// What nobody here can do: there are no kubelets.
@@ -169,46 +162,12 @@ impl ApiServer {
         registry.modify(&budgets, namespace, &name, &write, take).await.map(drop)
     }
 
-    /// A token of a service account. Nobody checks it: it says whose it is.
-    pub(super) async fn token(
-        &self,
-        target: &Target,
-        asked: RequestContext<'_>,
-        body: Body,
-    ) -> Result<Response<Body>, Status> {
-        let account = target.registry.get(&target.kind, &target.namespace, &target.name).await?.value();
-        let mut request = object(&read_json(asked.headers, body).await?)?;
-        let seconds = request.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(TOKEN_SECONDS);
-        let now = self.inner.registry.env().now();
-        let expires = now.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(now);
-        let subject = format!("system:serviceaccount:{}:{}", target.namespace, target.name);
-        let claims = json!({
-            "sub": subject,
-            "iat": now.as_second(),
-            "exp": expires.as_second(),
-            "kubernetes.io": {
-                "namespace": target.namespace,
-                "serviceaccount": {"name": target.name, "uid": text(&account, "/metadata/uid")},
-            },
-        });
-        let part = |json: Value| URL_SAFE_NO_PAD.encode(json.to_string());
-        let token = format!("{}.{}.{}", part(json!({"alg": "none"})), part(claims), self.inner.registry.env().uid());
-        put(&mut request, "kind", Some("TokenRequest".into()));
-        put(&mut request, "apiVersion", Some("authentication.k8s.io/v1".into()));
-        put(&mut request, "metadata", Some(json!({"name": target.name, "namespace": target.namespace})));
-        let mut spec = request.get("spec").cloned().filter(Value::is_object).unwrap_or_else(|| json!({}));
-        put(&mut spec, "expirationSeconds", Some(seconds.into()));
-        put(&mut request, "spec", Some(spec));
-        put(&mut request, "status", Some(json!({"token": token, "expirationTimestamp": time_text(expires)})));
-        Ok(answered(request.to_string().into_bytes(), StatusCode::CREATED, &[]))
-    }
-
     fn pods(&self) -> Result<std::sync::Arc<crate::kinds::Kind>, Status> {
         self.inner.registry.kind("", "Pod").ok_or_else(Status::no_such_path)
     }
 }
 
-fn object(body: &[u8]) -> Result<Value, Status> {
+pub(super) fn object(body: &[u8]) -> Result<Value, Status> {
     if body.is_empty() {
         return Ok(json!({}));
     }

@@ -1,4 +1,4 @@
-//! Questions that are answered and not stored: who am I, may I. Everybody may everything here.
+//! Questions that are answered and not stored: who am I, may I. Without an authorizer everybody may everything.
 //!
 //! Source: kubernetes `pkg/registry/authentication/`, `pkg/registry/authorization/`.
 
@@ -8,11 +8,16 @@ use serde_json::{Value, json};
 
 use crate::{
     kinds::{Kind, put},
+    rbac::{Attributes, On, Resource, Rule},
     schema::Types,
-    serve::{ApiServer, context::RequestContext},
+    serve::ApiServer,
 };
 use kubefold_serving::caller::Caller;
-use kubefold_wire::status::Status;
+use kubefold_wire::{
+    access::{items, text, texts},
+    golang::quoted,
+    status::{Cause, Status},
+};
 
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const AUTHORIZATION: &str = "authorization.k8s.io";
@@ -49,58 +54,173 @@ pub(super) fn kinds(types: &Arc<Types>) -> Vec<Kind> {
 }
 
 impl ApiServer {
-    /// Answers a question; `None`: the kind is none of questions.
+    /// Answers a question of somebody; `None`: the kind is none of questions.
     ///
-    /// Errors: 400.
+    /// Errors: 400, 422.
     pub(super) fn review(
         &self,
         kind: &Kind,
         namespace: &str,
         mut object: Value,
-        asked: RequestContext<'_>,
+        caller: &Caller,
     ) -> Result<Option<Value>, Status> {
         if !matches!(kind.group.as_str(), AUTHENTICATION | AUTHORIZATION) {
             return Ok(None);
         }
-        let caller = asked.parts.extensions.get::<Caller>().cloned().unwrap_or_default();
-        let user = json!({"username": caller.user, "groups": caller.groups});
         let status = match kind.kind.as_str() {
-            "SelfSubjectReview" => json!({"userInfo": user}),
-            "TokenReview" => {
-                let token = object.pointer("/spec/token").and_then(Value::as_str).unwrap_or_default();
-                match subject_of(token) {
-                    Some(subject) => json!({"authenticated": true, "user": {"username": subject}}),
-                    None => json!({"user": {}, "error": "invalid bearer token"}),
+            "SelfSubjectReview" => json!({"userInfo": user_info(caller)}),
+            "SelfSubjectRulesReview" => {
+                let status = self.rules(caller, text(&object, "/spec/namespace"))?;
+                // As a kube-apiserver: the answer does not say what was asked.
+                for field in ["metadata", "spec"] {
+                    put(&mut object, field, Some(json!({})));
                 }
+                status
             }
-            "SelfSubjectRulesReview" => json!({
-                "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-                "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-                "incomplete": false,
-            }),
             "LocalSubjectAccessReview" | "SelfSubjectAccessReview" | "SubjectAccessReview" => {
-                if kind.namespaced {
-                    let said = object.pointer("/spec/resourceAttributes/namespace").and_then(Value::as_str);
-                    if said != Some(namespace) {
-                        let message = format!("spec.resourceAttributes.namespace must match namespace: {namespace}");
-                        return Err(Status::bad_request(message));
-                    }
+                let said = text(&object, "/metadata/namespace");
+                if kind.namespaced && !said.is_empty() && said != namespace {
+                    return Err(Status::bad_request(
+                        "the namespace of the provided object does not match the namespace sent on the request",
+                    ));
                 }
-                json!({"allowed": true})
+                let causes = faults(kind, namespace, &object);
+                if !causes.is_empty() {
+                    // A kube-apiserver says no kind here.
+                    return Err(Status::invalid(&kind.group, "", "", causes));
+                }
+                self.access(kind, &object, caller)
             }
             _ => return Ok(None),
         };
-        let metadata = object.get("metadata").cloned().filter(Value::is_object).unwrap_or_else(|| json!({}));
+        let mut metadata = object.get("metadata").cloned().filter(Value::is_object).unwrap_or_else(|| json!({}));
+        if kind.namespaced {
+            put(&mut metadata, "namespace", Some(namespace.into()));
+        }
         put(&mut object, "metadata", Some(metadata));
         put(&mut object, "status", Some(status));
         Ok(Some(object))
     }
+
+    /// May somebody do that? Of the caller himself, or of whom the question names.
+    fn access(&self, kind: &Kind, object: &Value, caller: &Caller) -> Value {
+        let Some(authorizer) = &self.inner.settings.authorizer else { return json!({"allowed": true}) };
+        let named;
+        let whose = if kind.kind == "SelfSubjectAccessReview" {
+            caller
+        } else {
+            let groups = texts(object, "/spec/groups").map(str::to_owned).collect();
+            named = Caller { user: text(object, "/spec/user").to_owned(), groups, ..Caller::default() };
+            &named
+        };
+        let resource = |field: &str| text(object, &format!("/spec/resourceAttributes/{field}"));
+        let attributes = if object.pointer(RESOURCE).is_some_and(Value::is_object) {
+            let of = Resource {
+                group: resource("group"),
+                resource: resource("resource"),
+                subresource: resource("subresource"),
+                namespace: resource("namespace"),
+                name: resource("name"),
+            };
+            Attributes::resource(resource("verb"), of)
+        } else {
+            let path = |field: &str| text(object, &format!("{PATH}/{field}"));
+            Attributes { verb: path("verb"), on: On::Path(path("path")) }
+        };
+        let decision = authorizer.decide(whose, &attributes);
+        let mut status = json!({"allowed": decision.allowed});
+        if !decision.reason.is_empty() {
+            put(&mut status, "reason", Some(decision.reason.into()));
+        }
+        status
+    }
+
+    /// All that somebody may do in a namespace.
+    ///
+    /// Errors: 400.
+    ///
+    /// Source: kubernetes `pkg/registry/authorization/selfsubjectrulesreview/rest.go`.
+    fn rules(&self, caller: &Caller, namespace: &str) -> Result<Value, Status> {
+        if namespace.is_empty() {
+            return Err(Status::bad_request("no namespace on request"));
+        }
+        let Some(authorizer) = &self.inner.settings.authorizer else {
+            return Ok(json!({
+                "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+                "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+                "incomplete": false,
+            }));
+        };
+        let (rules, error) = authorizer.rules_for(caller, namespace);
+        let paths = rules.iter().filter(|rule| !rule.non_resource_urls.is_empty());
+        let paths: Vec<Value> =
+            paths.map(|rule| json!({"verbs": rule.verbs, "nonResourceURLs": rule.non_resource_urls})).collect();
+        let resources = rules.iter().filter(|rule| !rule.resources.is_empty());
+        let resources: Vec<Rule> =
+            resources.map(|rule| Rule { non_resource_urls: Vec::new(), ..rule.clone() }).collect();
+        let mut status = json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false});
+        if !error.is_empty() {
+            put(&mut status, "evaluationError", Some(error.into()));
+        }
+        Ok(status)
+    }
 }
 
-/// Whose a token of this server's own is.
-fn subject_of(token: &str) -> Option<String> {
-    use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-    let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
-    let claims: Value = serde_json::from_slice(&claims).ok()?;
-    Some(claims.get("sub")?.as_str()?.to_owned())
+const RESOURCE: &str = "/spec/resourceAttributes";
+const PATH: &str = "/spec/nonResourceAttributes";
+
+/// Who somebody is, as reviews say it.
+pub(super) fn user_info(caller: &Caller) -> Value {
+    let mut user = json!({"username": caller.user});
+    if let Some(uid) = &caller.uid {
+        put(&mut user, "uid", Some(uid.as_str().into()));
+    }
+    put(&mut user, "groups", Some(caller.groups.clone().into()));
+    if !caller.extra.is_empty() {
+        put(&mut user, "extra", Some(json!(caller.extra)));
+    }
+    user
+}
+
+/// What is wrong with a question about access.
+///
+/// Source: kubernetes `pkg/apis/authorization/validation/validation.go`.
+fn faults(kind: &Kind, namespace: &str, object: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let mut invalid = |field: &str, value: &str, why: &str| causes.push(Cause::invalid(field, value, why));
+    let (resource, path) = (object.pointer(RESOURCE), object.pointer(PATH));
+    let (resource, path) = (resource.filter(|value| value.is_object()), path.filter(|value| value.is_object()));
+    // Go's own type of it, which has no names for JSON.
+    let shown = |path: &Value| json!({"Path": text(path, "/path"), "Verb": text(path, "/verb")}).to_string();
+    match (resource, path) {
+        (Some(_), Some(path)) => {
+            let why = "cannot be specified in combination with resourceAttributes";
+            invalid("spec.nonResourceAttributes", &shown(path), why);
+        }
+        (None, None) => {
+            let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+            invalid("spec.resourceAttributes", "null", why);
+        }
+        _ => {}
+    }
+    let of_somebody = kind.kind != "SelfSubjectAccessReview";
+    if of_somebody && text(object, "/spec/user").is_empty() && items(object, "/spec/groups").is_empty() {
+        invalid("spec.user", "\"\"", "at least one of user or group must be specified");
+    }
+    let may_say = |field: &String| field == "managedFields" || (kind.namespaced && field == "namespace");
+    let says = object.get("metadata").and_then(Value::as_object).into_iter().flatten();
+    if says.filter(|(_, value)| !value.is_null()).any(|(field, _)| !may_say(field)) {
+        let why = if kind.namespaced { "must be empty except for namespace" } else { "must be empty" };
+        invalid("metadata", &object.get("metadata").cloned().unwrap_or_default().to_string(), why);
+    }
+    if !kind.namespaced {
+        return causes;
+    }
+    if let Some(said) = resource.map(|resource| text(resource, "/namespace")).filter(|said| *said != namespace) {
+        invalid("spec.resourceAttributes.namespace", &quoted(said), "must match metadata.namespace");
+    }
+    if let Some(path) = path {
+        invalid("spec.nonResourceAttributes", &shown(path), "disallowed on this kind of request");
+    }
+    causes
 }

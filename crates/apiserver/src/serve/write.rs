@@ -18,9 +18,13 @@ use crate::{
         read::{list_options, respond, selectable},
     },
 };
-use kubefold_serving::request::{read_json, read_object, read_patch};
+use kubefold_serving::{
+    audit,
+    request::{read_json, read_object, read_patch},
+};
 use kubefold_wire::{
-    body::Body, golang::Quoted, info::RequestInfo, media::Negotiated, options::Options, resource::Gvr, status::Status,
+    access::text, body::Body, golang::Quoted, info::RequestInfo, media::Negotiated, options::Options, resource::Gvr,
+    status::Status,
 };
 
 /// Kinds whose delete is answered with the object, though it is gone.
@@ -79,7 +83,11 @@ impl ApiServer {
         let said = RequestOptions::read(asked.query, asked.headers, Of::Create, Part::Whole)?;
         let (object, mut warnings) = decoded(kind, &body.json, said.validation)?;
         warnings.splice(..0, repeated(kind, body.repeated, said.validation)?);
-        if let Some(answer) = self.review(kind, &target.namespace, object.clone(), asked)? {
+        let answer = match self.review_token(kind, &object).await? {
+            None => self.review(kind, &target.namespace, object.clone(), target.registry.caller())?,
+            reviewed => reviewed,
+        };
+        if let Some(answer) = answer {
             let form = self.form(kind, asked, wanted, false)?;
             let mut out = Vec::new();
             form.document(answer.to_string().as_bytes(), 0, &mut out);
@@ -89,6 +97,9 @@ impl ApiServer {
             return self.bind_object(&target.namespace, &object, said.write.dry_run).await;
         }
         warnings.extend(owner_warnings(&object));
+        if let Some(notes) = audit::notes() {
+            notes.name(text(&object, "/metadata/name"));
+        }
         let written = target.registry.create(kind, &target.namespace, object, &said.write).await?;
         warnings.extend(written.warnings);
         self.object_response(kind, &written.object, asked, wanted, StatusCode::CREATED, &warnings)

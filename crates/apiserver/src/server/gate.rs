@@ -8,7 +8,7 @@ use hyper::body::Incoming;
 use rustls::pki_types::UnixTime;
 use sha2::{Digest, Sha256};
 
-use crate::serve::ApiServer;
+use crate::{rbac::MASTERS, serve::ApiServer};
 use kubefold_serving::{Answer, Closed, caller::Caller, impersonation::Impersonation, peer::Peer};
 use kubefold_wire::{
     body::{Body, BodyError},
@@ -17,7 +17,6 @@ use kubefold_wire::{
 
 /// Paths that answer whoever asks.
 const OPEN: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
-const MASTERS: &str = "system:masters";
 const AUTHENTICATED: &str = "system:authenticated";
 
 /// Lets requests in, as whom they come.
@@ -54,7 +53,7 @@ impl Gate {
     pub(super) async fn pass(&self, request: Request<Incoming>, known: Option<Caller>) -> Response<Body> {
         let mut request = request.map(|body| body.map_err(|error| -> BodyError { Box::new(error) }).boxed_unsync());
         let open = OPEN.contains(&request.uri().path());
-        match self.caller(request.headers(), known) {
+        match self.caller(&request, known) {
             Ok(Some(caller)) => drop(request.extensions_mut().insert(caller)),
             Ok(None) if open => {}
             Ok(None) => {
@@ -66,18 +65,12 @@ impl Gate {
     }
 
     /// Errors: 400, 403.
-    fn caller(&self, headers: &HeaderMap, known: Option<Caller>) -> Result<Option<Caller>, Status> {
+    fn caller(&self, request: &Request<Body>, known: Option<Caller>) -> Result<Option<Caller>, Status> {
+        let headers = request.headers();
         let Some(caller) = self.authenticated(headers, known)? else { return Ok(None) };
         let wanted = Impersonation::by(headers).map_err(|error| Status::bad_request(error.to_string()))?;
         let Some(wanted) = wanted else { return Ok(Some(caller)) };
-        if !caller.is_in(MASTERS) {
-            let message = format!(
-                "users \"{}\" is forbidden: User \"{}\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope",
-                wanted.user, caller.user
-            );
-            return Err(Status::forbidden(message).about("", "users", &wanted.user));
-        }
-        Ok(Some(wanted.caller(&caller)))
+        self.server.impersonate(&caller, &wanted, request.method(), request.uri()).map(Some)
     }
 
     fn authenticated(&self, headers: &HeaderMap, known: Option<Caller>) -> Result<Option<Caller>, Status> {

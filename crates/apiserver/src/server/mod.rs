@@ -32,8 +32,9 @@ use tokio_util::{
 use crate::{
     definitions::Definitions,
     kinds::Kind,
+    rbac::{self, RbacError},
     registry::{Env, Registry},
-    serve::{ApiServer, Settings, bootstrap, built_in_kinds, registry_of},
+    serve::{ApiServer, Settings, Tokens, bootstrap, built_in_kinds, registry_of},
     sim::{self, Sim},
     storage::{Memory, Storage},
     typed::{IntoKinds, KindError},
@@ -77,13 +78,25 @@ pub enum BuiltIn {
     /// None. Namespaces are then no objects: every one is there.
     None,
     /// What clients and controllers count on whatever the kinds are: namespaces, config maps, secrets, service accounts,
-    /// events, leases, roles and bindings (which nobody enforces), custom resource definitions, access reviews.
+    /// events, leases, roles and bindings (see [`Authorization`]), custom resource definitions, access reviews.
     #[default]
     Basic,
     /// All that the embedded server knows: pods, deployments, services, ... Nothing runs in the pods.
     All,
     /// These, as `plural.group`: `["namespaces", "leases.coordination.k8s.io"]`.
     Only(Vec<String>),
+}
+
+/// What those may do who are let in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Authorization {
+    /// Everything. Only members of `system:masters` act as somebody else.
+    #[default]
+    Everything,
+    /// What roles and bindings allow, as in Kubernetes. The server makes the roles that every cluster has (`cluster-admin`,
+    /// `admin`, `edit`, `view`, ...) and keeps aggregated ones. Members of `system:masters` may do everything. Calls in this
+    /// process are not asked about.
+    Rbac,
 }
 
 /// Why a server does not start, or does not go on.
@@ -106,6 +119,9 @@ pub enum ServerError {
     /// The storage refused what every server begins with.
     #[error("the storage does not take the namespaces that a server begins with: {}", .0.message)]
     Storage(Box<Status>),
+    /// Access cannot be decided by roles.
+    #[error(transparent)]
+    Rbac(#[from] RbacError),
     /// The address cannot be found.
     #[error("{address} is no address to listen on ({source}); write host:port, such as 127.0.0.1:8080")]
     Address {
@@ -150,11 +166,13 @@ pub struct Server {
     kinds: Vec<Kind>,
     wrong: Option<KindError>,
     built_in: BuiltIn,
+    authorization: Authorization,
     storage: Arc<dyn Storage>,
     env: Env,
     version: String,
     tokens: Vec<(String, Caller)>,
     tls: TlsFiles,
+    account_tokens: Option<Arc<dyn Tokens>>,
 }
 
 impl Default for Server {
@@ -163,11 +181,13 @@ impl Default for Server {
             kinds: Vec::new(),
             wrong: None,
             built_in: BuiltIn::default(),
+            authorization: Authorization::default(),
             storage: Arc::new(Memory::default()),
             env: Env::default(),
             version: VERSION.to_owned(),
             tokens: Vec::new(),
             tls: TlsFiles::default(),
+            account_tokens: None,
         }
     }
 }
@@ -193,8 +213,14 @@ impl Server {
         self
     }
 
+    /// Says what those may do who are let in: everything, if nobody says otherwise.
+    pub fn authorize(mut self, authorization: Authorization) -> Self {
+        self.authorization = authorization;
+        self
+    }
+
     /// Says where objects are stored. In memory, if nobody says so. Who closes the storage in the end keeps a clone.
-    pub fn storage(mut self, storage: Arc<impl Storage>) -> Self {
+    pub fn storage(mut self, storage: Arc<dyn Storage>) -> Self {
         self.storage = storage;
         self
     }
@@ -214,6 +240,14 @@ impl Server {
     /// Lets whoever has a bearer token in, as somebody. Once there is one, nobody gets in without.
     pub fn token(mut self, token: &str, caller: Caller) -> Self {
         self.tokens.push((token.to_owned(), caller));
+        self
+    }
+
+    /// Says who signs the tokens of service accounts (`kubectl create token`), and whose a token is that is reviewed. It is for
+    /// servers with a gate of their own, which lets callers in by these tokens: see [`Running::service`]. If nobody says so, such
+    /// tokens are not signed, and let nobody in.
+    pub fn account_tokens(mut self, tokens: Arc<dyn Tokens>) -> Self {
+        self.account_tokens = Some(tokens);
         self
     }
 
@@ -251,13 +285,20 @@ impl Server {
         let registry = registry_of(self.storage, self.env, kinds);
         bootstrap(&registry).await.map_err(|status| ServerError::Storage(Box::new(status)))?;
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let authorizer = match self.authorization {
+            Authorization::Everything => None,
+            Authorization::Rbac => Some(Box::pin(rbac::start(&registry, &tasks, &stop)).await?),
+        };
         if let Some(definitions) = Definitions::new(registry.clone()) {
             tasks.spawn(definitions.follow_until(stop.clone()));
         }
         let collector = Sim::new(registry.clone(), sim::Options { workloads: false, ..sim::Options::default() });
         tasks.spawn(collector.run(stop.clone()));
         tasks.close();
-        let settings = Settings { drain: stop.clone(), ..Settings::new(&self.version) };
+        let mut settings = Settings { drain: stop.clone(), authorizer, ..Settings::new(&self.version) };
+        if let Some(tokens) = self.account_tokens {
+            settings.tokens = tokens;
+        }
         let server = ApiServer::new(registry, settings);
         Ok(Running { server, tasks, stop: stop.clone(), _ends: stop.drop_guard() })
     }
@@ -359,7 +400,8 @@ impl Running {
     }
 
     /// What answers HTTP requests: a `tower::Service`. It authenticates nobody: the request's
-    /// [`Caller`] is in its extensions, or else the server itself asks.
+    /// [`Caller`] is in its extensions. Without one the server itself asks; with [`Authorization::Rbac`] it is
+    /// `system:anonymous`.
     pub fn service(&self) -> ApiServer {
         self.server.clone()
     }

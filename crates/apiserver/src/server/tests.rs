@@ -65,7 +65,7 @@ async fn it_works_in_process_and_as_a_tower_service() {
 async fn what_a_storage_holds_outlives_the_server() {
     let storage = Arc::new(Memory::default());
     for made in [true, false] {
-        let running = server().storage(Arc::clone(&storage)).start().await.unwrap();
+        let running = server().storage(storage.clone()).start().await.unwrap();
         let kind = running.registry().kind("blog.example.com", "Post").unwrap();
         let object = json!({"metadata": {"name": "a"}, "spec": {}});
         let created = running.registry().create(&kind, "default", object, &WriteOptions::default()).await;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::storage::{Bounds, Change, Record, StorageError, When};
+use crate::storage::{Bounds, Change, Record, StorageError, Usage, When};
 
 /// What somebody wants of a key.
 #[derive(Clone, Debug)]
@@ -37,6 +37,12 @@ impl Tip {
             keys: (self.keys + usize::from(change.after.is_some())).saturating_sub(change.before.is_some().into()),
             bytes: (self.bytes + came).saturating_sub(gone),
         }
+    }
+}
+
+impl From<Tip> for Usage {
+    fn from(Tip { revision, keys, bytes }: Tip) -> Self {
+        Self { revision, keys, bytes }
     }
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
 
 use crate::storage::{
-    Page, Range, Record, Storage, StorageError, WatchItem, When,
+    Page, Range, Record, Storage, StorageError, Usage, WatchItem, When,
     cache::Cache,
     cursor,
     writer::{Log, Opened, Writer},
@@ -68,6 +68,10 @@ impl<L: 'static> Storage for Logged<L> {
 
     fn ready(&self) -> BoxFuture<'_, Result<(), StorageError>> {
         Box::pin(self.writer.ready())
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        Some(self.cache.read().tip().into())
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
 
 use crate::storage::{
-    Bounds, Page, Range, Record, Storage, StorageError, WatchItem, When,
+    Bounds, Page, Range, Record, Storage, StorageError, Usage, WatchItem, When,
     cache::{Cache, Map, State},
     change::{Tip, Write},
     cursor,
@@ -85,6 +85,10 @@ impl Storage for Memory {
             self.cache.compact(before);
             Ok(())
         })
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        Some(self.cache.read().tip().into())
     }
 }
 

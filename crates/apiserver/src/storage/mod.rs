@@ -74,6 +74,17 @@ impl Default for Bounds {
     }
 }
 
+/// How much a storage has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// The revision of the last change.
+    pub revision: u64,
+    /// Keys that are there.
+    pub keys: usize,
+    /// Of all keys and values that are there.
+    pub bytes: usize,
+}
+
 /// A key with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
@@ -219,6 +230,11 @@ pub trait Storage: Send + Sync + 'static {
     /// Errors: as a change that is made now would have.
     fn ready(&self) -> BoxFuture<'_, Result<(), StorageError>> {
         Box::pin(async { Ok(()) })
+    }
+
+    /// How much there is, for whoever watches its growth; `None`: it does not know.
+    fn usage(&self) -> Option<Usage> {
+        None
     }
 
     /// Ends it, in order. What was begun is stored; another process may open it afterwards, and changes fail.

@@ -10,6 +10,7 @@
 
 mod kinds;
 mod patch;
+mod rbac;
 mod schema;
 mod sim;
 mod typed;

@@ -9,8 +9,13 @@ use crate::storage::{Gap, StorageError};
 /// Why a database cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum PostgresError {
+    /// The URL says nothing that can be reached.
+    #[error("it is no connection string of PostgreSQL ({0}); write postgres://USER:PASSWORD@HOST:5432/DATABASE")]
+    Url(String),
     /// It cannot be reached, or does not do what it is asked to.
-    #[error("the database does not answer as it should: {0}")]
+    #[error(
+        "the database does not answer as it should: {0}; check that it runs, and the host, user, password and database of its URL"
+    )]
     Sql(String),
     /// Another process has it.
     #[error("another process serves the database; stop that process, or give this one another database or schema")]
@@ -57,7 +62,7 @@ pub(super) fn of_commit(error: &Error) -> StorageError {
     }
 }
 
-fn why(error: &Error) -> String {
+pub(super) fn why(error: &Error) -> String {
     match (error.as_db_error(), error.source()) {
         (Some(error), _) => error.message().to_owned(),
         (None, Some(source)) => format!("{error}: {source}"),

@@ -33,7 +33,7 @@ impl Logged<Session> {
     ///
     /// Errors: see [`PostgresError`].
     pub async fn open(url: &str, tls: ClientConfig, bounds: Bounds) -> Result<Self, PostgresError> {
-        let config = ::postgres::Config::from_str(url).map_err(|error| PostgresError::of(&error))?;
+        let config = ::postgres::Config::from_str(url).map_err(|error| PostgresError::Url(error::why(&error)))?;
         Self::start(move || Session::open(config, tls, bounds)).await
     }
 }

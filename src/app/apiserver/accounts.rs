@@ -1,0 +1,156 @@
+//! Tokens of the API server's own service accounts: signed by a key of the state directory, and known by it.
+
+use std::sync::{Arc, OnceLock};
+
+use futures::future::BoxFuture;
+use http::{HeaderMap, HeaderValue, header};
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, TokenData, Validation, decode, encode};
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
+use serde_json::Value;
+
+use crate::{
+    authn::{Authentication, Bearer, By, Reviewed, Reviewer, ends_s},
+    serve::{StateDir, StateError},
+};
+use kubefold_apiserver::{
+    Status,
+    registry::Registry,
+    serve::{TokenUser, Tokens, account_of},
+};
+
+/// In the state directory.
+const KEY: &str = "service-account.key";
+
+/// Why tokens of service accounts cannot be signed.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "each variant's message says what it is")]
+pub enum AccountKeyError {
+    #[error(transparent)]
+    State(#[from] StateError),
+    #[error("cannot make a key ({0})")]
+    New(#[source] rcgen::Error),
+    #[error(
+        "{KEY} in the state directory cannot be used ({0}); restore it from a backup, or remove it: tokens of service accounts are then nobody's"
+    )]
+    Broken(#[source] rcgen::Error),
+}
+
+/// Signs tokens, and knows them again.
+pub(super) struct Accounts {
+    signer: EncodingKey,
+    verifier: DecodingKey,
+    /// Where the accounts are, once the server runs.
+    registry: OnceLock<Registry>,
+}
+
+impl Accounts {
+    /// Takes the key of the state directory, or makes one.
+    pub(super) fn open(state: &StateDir) -> Result<Self, AccountKeyError> {
+        let pem = match state.read(KEY)? {
+            Some(pem) => pem,
+            None => {
+                let pem = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(AccountKeyError::New)?.serialize_pem();
+                state.write(KEY, &pem, false)?;
+                pem
+            }
+        };
+        let pair = KeyPair::from_pem(&pem).map_err(AccountKeyError::Broken)?;
+        let signer = EncodingKey::from_ec_der(pair.serialized_der());
+        let verifier = DecodingKey::from_ec_der(pair.public_key_raw());
+        Ok(Self { signer, verifier, registry: OnceLock::new() })
+    }
+
+    /// Says where the accounts are.
+    pub(super) fn serve(&self, registry: Registry) {
+        drop(self.registry.set(registry));
+    }
+
+    /// What a token says that this server signed and that is good now.
+    fn claims(&self, token: &str) -> Option<Value> {
+        let mut validation = Validation::new(Algorithm::ES256);
+        validation.validate_nbf = true;
+        // Whom it is for is judged by who asks.
+        validation.validate_aud = false;
+        validation.set_issuer(&[self.issuer()]);
+        let TokenData { claims, .. } = decode(token, &self.verifier, &validation).ok()?;
+        Some(claims)
+    }
+
+    /// Whose a token is, and whom it is for.
+    ///
+    /// Errors: nobody can say.
+    async fn user(&self, token: &str) -> Result<Option<TokenUser>, Status> {
+        let (Some(claims), Some(registry)) = (self.claims(token), self.registry.get()) else { return Ok(None) };
+        let audiences = claims.get("aud").and_then(Value::as_array).into_iter().flatten();
+        let audiences = audiences.filter_map(Value::as_str).map(str::to_owned).collect();
+        Ok(account_of(registry, &claims).await?.map(|caller| TokenUser { caller, audiences }))
+    }
+
+    fn sign(&self, claims: &Value) -> Result<String, Status> {
+        let failed = |error| Status::internal(format!("cannot sign a token ({error})"));
+        encode(&Header::new(Algorithm::ES256), claims, &self.signer).map_err(failed)
+    }
+
+    fn issuer(&self) -> &'static str {
+        ISSUER
+    }
+}
+
+/// As kubeadm and kind call it: it names a cluster's own server, wherever that is.
+const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+
+impl Reviewer for Accounts {
+    fn review<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Reviewed> {
+        Box::pin(async move {
+            if self.claims(token).is_none() {
+                return Reviewed::Foreign;
+            }
+            match self.user(token).await {
+                Ok(Some(user)) if user.audiences.iter().any(|one| one == self.issuer()) => {
+                    Reviewed::Known(Bearer { caller: user.caller, ends_s: ends_s(token), by: By::Reviewer })
+                }
+                Ok(_) => Reviewed::Refused,
+                Err(status) => {
+                    tracing::warn!(error = status.message, "cannot say whose a token of a service account is");
+                    Reviewed::Refused
+                }
+            }
+        })
+    }
+}
+
+/// What the API server asks about tokens: everyone who may log in by one is known.
+pub(super) struct AllTokens {
+    pub(super) accounts: Arc<Accounts>,
+    pub(super) authentication: Arc<Authentication>,
+}
+
+impl Tokens for AllTokens {
+    fn issuer(&self) -> &str {
+        self.accounts.issuer()
+    }
+
+    fn sign(&self, claims: &Value) -> Result<String, Status> {
+        self.accounts.sign(claims)
+    }
+
+    fn review<'a>(&'a self, token: &'a str, audiences: &'a [String]) -> BoxFuture<'a, Option<TokenUser>> {
+        Box::pin(async move {
+            let own = [self.issuer().to_owned()];
+            let wanted = if audiences.is_empty() { &own } else { audiences };
+            let of_account = self.accounts.user(token).await.ok().flatten();
+            let user = match of_account {
+                Some(user) => user,
+                // What else lets somebody in is for this server.
+                None => {
+                    let value = HeaderValue::try_from(format!("Bearer {token}")).ok()?;
+                    let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value)]);
+                    let caller = self.authentication.bearer(&headers).await?.caller;
+                    TokenUser { caller, audiences: own.to_vec() }
+                }
+            };
+            let audiences: Vec<String> = user.audiences.into_iter().filter(|one| wanted.contains(one)).collect();
+            (!audiences.is_empty()).then_some(TokenUser { audiences, ..user })
+        })
+    }
+}

@@ -1,0 +1,267 @@
+//! Where the objects of an API server are stored, as an operator writes it.
+
+use std::{
+    fs, io,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    str::FromStr,
+    sync::Arc,
+};
+
+use kube::client::ConfigExt;
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::aws_lc_rs,
+    pki_types::{CertificateDer, pem::PemObject},
+};
+
+use kubefold_apiserver::storage::{Bounds, Memory, Postgres, PostgresError, Sqlite, SqliteError, Storage};
+
+/// The database in its folder.
+const FILE: &str = "objects.db";
+/// What a file with a URL is read to at most.
+const URL_BYTES_MAX: usize = 4096;
+
+/// Where objects are stored. It has no `Debug`: a URL may have a password.
+#[derive(Clone, PartialEq, Eq)]
+pub enum StorageUrl {
+    /// In the process's memory, and gone with it.
+    Memory,
+    /// In a folder, by SQLite; `None`: the state directory.
+    Sqlite(Option<PathBuf>),
+    /// In a database of PostgreSQL, by its URL.
+    Postgres(String),
+}
+
+impl std::fmt::Debug for StorageUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.told())
+    }
+}
+
+/// What is wrong with a URL.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "each variant's message says what it is")]
+pub enum UrlError {
+    #[error("it has no scheme; write sqlite:DIR, postgres://USER@HOST/DATABASE, or memory:")]
+    NoScheme,
+    #[error("no storage has the scheme {0:?}; write sqlite:DIR, postgres://USER@HOST/DATABASE, or memory:")]
+    Scheme(String),
+    #[error("memory: has nothing behind the colon; what is in memory ends with the process")]
+    Memory,
+    #[error("sqlite: names a folder of this machine; write sqlite:DIR or sqlite:///DIR")]
+    Sqlite,
+    #[error("a database of PostgreSQL has a host; write postgres://USER@HOST/DATABASE")]
+    Postgres,
+}
+
+impl FromStr for StorageUrl {
+    type Err = UrlError;
+
+    fn from_str(text: &str) -> Result<Self, UrlError> {
+        let (scheme, rest) = text.trim().split_once(':').ok_or(UrlError::NoScheme)?;
+        match (scheme, rest) {
+            ("memory", "" | "//") => Ok(Self::Memory),
+            ("memory", _) => Err(UrlError::Memory),
+            ("sqlite", "") => Ok(Self::Sqlite(None)),
+            ("sqlite", path) => match path.strip_prefix("//") {
+                Some(path) if path.starts_with('/') => Ok(Self::Sqlite(Some(path.into()))),
+                Some(_) => Err(UrlError::Sqlite),
+                None => Ok(Self::Sqlite(Some(path.into()))),
+            },
+            ("postgres" | "postgresql", rest) if rest.len() > 2 && rest.starts_with("//") => {
+                Ok(Self::Postgres(text.trim().to_owned()))
+            }
+            ("postgres" | "postgresql", _) => Err(UrlError::Postgres),
+            (other, _) => Err(UrlError::Scheme(other.to_owned())),
+        }
+    }
+}
+
+impl StorageUrl {
+    /// As a log may say it: without user, password and parameters.
+    fn told(&self) -> String {
+        match self {
+            Self::Memory => "memory:".to_owned(),
+            Self::Sqlite(folder) => {
+                format!("sqlite:{}", folder.as_ref().map(|folder| folder.display().to_string()).unwrap_or_default())
+            }
+            Self::Postgres(url) => {
+                let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+                let rest = rest.split('?').next().unwrap_or_default();
+                format!("postgres://{}", rest.rsplit_once('@').map_or(rest, |(_, place)| place))
+            }
+        }
+    }
+}
+
+/// Where the URL is.
+#[derive(Clone, Debug)]
+pub enum StorageSource {
+    /// It was given.
+    Url(StorageUrl),
+    /// It is the text of a file.
+    File(PathBuf),
+}
+
+impl Default for StorageSource {
+    fn default() -> Self {
+        Self::Url(StorageUrl::Sqlite(None))
+    }
+}
+
+/// Why there is no storage.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "each variant's message says what it is")]
+pub enum StorageOpenError {
+    #[error("--storage-url-file {}: cannot be read ({source}); check the path and its permissions", .path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("--storage-url-file {}: {source}", .path.display())]
+    Url { path: PathBuf, source: UrlError },
+    #[error("--storage-ca-file {}: cannot be read ({source}); check the path and its permissions", .path.display())]
+    Authority { path: PathBuf, source: io::Error },
+    #[error("--storage-ca-file {}: it has no certificate in PEM", .0.display())]
+    NoAuthority(PathBuf),
+    #[error(
+        "storage {storage}: cannot make the folder ({source}); check that the path is right and that this user may write there"
+    )]
+    Folder { storage: String, source: io::Error },
+    #[error("storage {storage}: {source}")]
+    Sqlite { storage: String, source: SqliteError },
+    #[error("storage {storage}: {source}")]
+    Postgres { storage: String, source: PostgresError },
+    #[error("cannot set TLS up for the database ({0})")]
+    Tls(#[from] rustls::Error),
+}
+
+impl StorageOpenError {
+    /// Whether what was given is wrong, wherever and whenever it is used.
+    pub fn is_given(&self) -> bool {
+        let of_url = matches!(self, Self::Postgres { source: PostgresError::Url(_), .. });
+        of_url || !matches!(self, Self::Folder { .. } | Self::Sqlite { .. } | Self::Postgres { .. } | Self::Tls(_))
+    }
+}
+
+/// Opens a storage. Says what it is called, too.
+///
+/// Errors: it is wrong, cannot be reached or written, is damaged, or another process has it.
+pub(super) async fn open(
+    source: &StorageSource,
+    authority: Option<&Path>,
+    state: &Path,
+) -> Result<Opened, StorageOpenError> {
+    let url = match read(source)? {
+        StorageUrl::Sqlite(None) => StorageUrl::Sqlite(Some(state.to_owned())),
+        url => url,
+    };
+    let name = url.told();
+    let storage: Arc<dyn Storage> = match url {
+        StorageUrl::Memory => Arc::new(Memory::default()),
+        StorageUrl::Sqlite(folder) => {
+            let folder = folder.unwrap_or_default();
+            let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+            made.map_err(|source| StorageOpenError::Folder { storage: name.clone(), source })?;
+            let opened = Sqlite::open(&folder.join(FILE), Bounds::default()).await;
+            Arc::new(opened.map_err(|source| StorageOpenError::Sqlite { storage: name.clone(), source })?)
+        }
+        StorageUrl::Postgres(url) => {
+            let tls = tls(authority)?;
+            let opened = Postgres::open(&url, tls, Bounds::default()).await;
+            Arc::new(opened.map_err(|source| StorageOpenError::Postgres { storage: name.clone(), source })?)
+        }
+    };
+    Ok(Opened { storage, name })
+}
+
+/// An open storage.
+pub(super) struct Opened {
+    pub(super) storage: Arc<dyn Storage>,
+    /// For the log.
+    pub(super) name: String,
+}
+
+fn read(source: &StorageSource) -> Result<StorageUrl, StorageOpenError> {
+    let path = match source {
+        StorageSource::Url(url) => return Ok(url.clone()),
+        StorageSource::File(path) => path,
+    };
+    let text = fs::read_to_string(path)
+        .and_then(|text| if text.len() > URL_BYTES_MAX { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) })
+        .map_err(|source| StorageOpenError::Unreadable { path: path.clone(), source })?;
+    text.parse().map_err(|source| StorageOpenError::Url { path: path.clone(), source })
+}
+
+/// How a database with TLS is believed: by this authority, or by those of the machine. A machine without any (an image of one
+/// file) believes none: its database has no TLS, or an authority is given.
+fn tls(authority: Option<&Path>) -> Result<ClientConfig, StorageOpenError> {
+    let mut config = kube::Config::new(http::Uri::from_static("https://localhost"));
+    if let Some(path) = authority {
+        let pem = fs::read(path).map_err(|source| StorageOpenError::Authority { path: path.to_owned(), source })?;
+        let certificates: Vec<Vec<u8>> =
+            CertificateDer::pem_slice_iter(&pem).flatten().map(|certificate| certificate.to_vec()).collect();
+        if certificates.is_empty() {
+            return Err(StorageOpenError::NoAuthority(path.to_owned()));
+        }
+        config.root_cert = Some(certificates);
+    }
+    if let Ok(config) = config.rustls_client_config() {
+        return Ok(config);
+    }
+    let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
+    let builder = builder.with_safe_default_protocol_versions()?;
+    Ok(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_says_where_and_what_is_wrong_with_it() {
+        let sqlite = |path: &str| Ok(StorageUrl::Sqlite(Some(path.into())));
+        let postgres = |url: &str| Ok(StorageUrl::Postgres(url.to_owned()));
+        for (text, read) in [
+            ("memory:", Ok(StorageUrl::Memory)),
+            ("sqlite:", Ok(StorageUrl::Sqlite(None))),
+            ("sqlite:data", sqlite("data")),
+            ("sqlite:/var/lib/x", sqlite("/var/lib/x")),
+            ("sqlite:///var/lib/x\n", sqlite("/var/lib/x")),
+            ("postgres://a:b@c/d", postgres("postgres://a:b@c/d")),
+            ("postgresql://c", postgres("postgresql://c")),
+            ("", Err(UrlError::NoScheme)),
+            ("/var/lib/x", Err(UrlError::NoScheme)),
+            ("memory:x", Err(UrlError::Memory)),
+            ("sqlite://x", Err(UrlError::Sqlite)),
+            ("postgres:x", Err(UrlError::Postgres)),
+            ("postgres://", Err(UrlError::Postgres)),
+            ("etcd://x", Err(UrlError::Scheme("etcd".to_owned()))),
+        ] {
+            assert_eq!(text.parse::<StorageUrl>(), read, "{text}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_told_a_password() {
+        let url: StorageUrl = "postgres://jane:s3cr@t@db.example.com:5432/objects?password=t".parse().unwrap();
+        assert_eq!(format!("{url:?}"), "postgres://db.example.com:5432/objects");
+    }
+
+    #[tokio::test]
+    async fn what_was_given_wrong_is_told_from_what_fails() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("url");
+        let of = async |source: &StorageSource| open(source, None, folder.path()).await.err().unwrap();
+        let missing = of(&StorageSource::File(file.clone())).await;
+        assert!(missing.is_given() && missing.to_string().contains("cannot be read"), "{missing}");
+        fs::write(&file, "etcd://x\n").unwrap();
+        let wrong = of(&StorageSource::File(file.clone())).await;
+        assert!(wrong.is_given() && wrong.to_string().contains("no storage has the scheme \"etcd\""), "{wrong}");
+        let url = |text: &str| StorageSource::Url(text.parse().unwrap());
+        let wrong = of(&url("postgres://u:hidden@h:x/d")).await;
+        assert!(wrong.is_given() && !wrong.to_string().contains("hidden"), "{wrong}");
+        let away = of(&url("postgres://u:hidden@127.0.0.1:1/d")).await;
+        assert!(!away.is_given() && away.to_string().starts_with("storage postgres://127.0.0.1:1/d: "), "{away}");
+        let taken = of(&url(&format!("sqlite:{}", file.display()))).await;
+        assert!(!taken.is_given() && taken.to_string().contains("cannot make the folder"), "{taken}");
+    }
+}
