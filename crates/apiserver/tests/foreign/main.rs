@@ -1,0 +1,14 @@
+//! Programs that know nothing of this crate, unmodified, over a server of it on every storage: Kubernetes' sample-controller, and a
+//! controller of kube-rs.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests: a failure is a failed test, in their helper functions too"
+)]
+
+mod kube_rs;
+mod sample_controller;
+mod served;
