@@ -1,5 +1,5 @@
-//! Programs that know nothing of this crate, unmodified, over a server of it on every storage: Kubernetes' sample-controller, and a
-//! controller of kube-rs.
+//! Programs that know nothing of this crate, unmodified, over a server of it on every storage: Kubernetes' sample-controller, a
+//! controller of kube-rs, and kubectl.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,5 +10,6 @@
 )]
 
 mod kube_rs;
+mod kubectl;
 mod sample_controller;
 mod served;
