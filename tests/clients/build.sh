@@ -18,7 +18,7 @@ digest() { cat "$@" | sha256sum | cut -c1-16; }
 versions=$(go version; rustc --version; node --version; python3 --version) || { say "needs go, rustc, node and python3"; exit 1; }
 sources=(build.sh go/go.{mod,sum} go/cmd/*/*.go helm/go.{mod,sum} helm3/go.{mod,sum}
   kubectl-oldest/go.{mod,sum} kubectl-oldest/main.go kube-rs/Cargo.{toml,lock} k9s/go.{mod,sum}
-  kube-rs/src/*.rs node/package-lock.json node/*.mjs python/requirements.txt python/main.py java/pom.xml java/*.java)
+  kube-rs/src/*.rs kube-rs/src/bin/*.rs samples/go.{mod,sum} node/package-lock.json node/*.mjs python/requirements.txt python/main.py java/pom.xml java/*.java)
 all=$root/all-$(digest "${sources[@]}" <(echo "$versions"))
 
 # part NAME FILE... builds what is not there yet with build_NAME, which is given an empty directory, and sets $part.
@@ -39,6 +39,13 @@ build_helm() { (cd helm && go build -trimpath -ldflags "-s -w" -o "$1/helm" helm
 build_helm3() { (cd helm3 && go build -trimpath -ldflags "-s -w" -o "$1/helm" helm.sh/helm/v3/cmd/helm); }
 # Of all that it brings, its scanner of images alone is half of the work; k9s has no build without it.
 build_k9s() { (cd k9s && go build -trimpath -ldflags "-s -w" -o "$1/k9s" github.com/derailed/k9s); }
+# Both programs, and the definition that goes with the controller. Most of it is in the build cache since the testbed was built.
+build_samples() (
+  cd samples
+  go build -trimpath -ldflags "-s -w" -o "$1/" tool
+  cp "$(go list -m -f '{{.Dir}}' k8s.io/sample-controller)/artifacts/examples/crd-status-subresource.yaml" "$1/foos.yaml"
+  chmod u+w "$1/foos.yaml"
+)
 build_kubectl_newest() { kubectl go "$1" ./cmd/kubectl; }
 build_kubectl_oldest() { kubectl kubectl-oldest "$1" .; }
 kubectl() {
@@ -52,7 +59,7 @@ kubectl() {
 build_kube_rs() {
   # The target directory is worth keeping: a change of the program costs seconds then.
   CARGO_TARGET_DIR=$root/kube-rs-target cargo build --locked --manifest-path kube-rs/Cargo.toml
-  cp "$root/kube-rs-target/debug/kube-rs-client" "$1/"
+  cp "$root/kube-rs-target/debug/kube-rs-client" "$root/kube-rs-target/debug/controller" "$1/"
 }
 build_node_modules() {
   cp node/package.json node/package-lock.json "$1/"
@@ -91,12 +98,15 @@ if [[ ! -d $all ]]; then
   ln -s "$part/helm" "$new/bin/helm3"
   part k9s k9s/go.mod k9s/go.sum
   ln -s "$part/k9s" "$new/bin/k9s"
+  part samples samples/go.mod samples/go.sum
+  ln -s "$part/sample-apiserver" "$part/sample-controller" "$part/foos.yaml" "$new/bin/"
   part kubectl_newest go/go.mod go/go.sum go/cmd/kubectl/main.go
   ln -s "$part/kubectl" "$new/bin/kubectl-newest"
   part kubectl_oldest kubectl-oldest/*
   ln -s "$part/kubectl" "$new/bin/kubectl-oldest"
-  part kube_rs kube-rs/Cargo.* kube-rs/src/*.rs
+  part kube_rs kube-rs/Cargo.* kube-rs/src/*.rs kube-rs/src/bin/*.rs
   ln -s "$part/kube-rs-client" "$new/bin/kube-rs"
+  ln -s "$part/controller" "$new/bin/kube-rs-controller"
   part node_modules node/package-lock.json
   # A module finds its packages beside itself.
   ln -s "$part/node_modules" "$new/node_modules"

@@ -48,6 +48,11 @@ impl Api {
         Self::of_config(&config)
     }
 
+    /// A server of this machine without TLS, by its URL.
+    pub fn of_plain_server(url: &str) -> Self {
+        Self::of_config(&Config::new(url.parse().expect("a URL")))
+    }
+
     fn of_config(config: &Config) -> Self {
         // Without it the second of two small segments waits for the first one's acknowledgement, up to 40 ms.
         let mut tcp = HttpConnector::new();

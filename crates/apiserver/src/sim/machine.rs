@@ -184,9 +184,8 @@ impl Machine {
                 self.owner_touched(key, owner.uid, owner.controller, after.is_none());
             }
         }
-        let ends =
-            after.filter(|after| after.deleting && after.finalized && before.is_none_or(|before| !before.deleting));
-        if let Some(ending) = ends {
+        // Another who deletes it may want another end of its dependents than the first.
+        if let Some(ending) = after.filter(|after| after.deleting && after.finalized) {
             let dependents: Vec<Key> = self.world.dependents(ending.uid).map(|(key, _)| key.clone()).collect();
             dependents.iter().for_each(|dependent| self.queue.add(Controller::Garbage, dependent));
         }

@@ -27,6 +27,22 @@ async fn an_owner_waits_for_what_blocks_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_deletes_again_may_want_another_end() {
+    let mut town = Town::new(0).await;
+    let held = json!({"metadata": {"name": "root", "finalizers": ["example.com/hold"]}});
+    let root = town.create("configmaps", held).await.unwrap();
+    town.create("configmaps", owned("child", &root, "ConfigMap")).await.unwrap();
+    town.delete("configmaps", "root", Propagation::Background).await;
+    town.live(5).await;
+    assert!(town.get("configmaps", "child").await.is_some());
+    town.delete("configmaps", "root", Propagation::Foreground).await;
+    town.live(5).await;
+    assert!(town.get("configmaps", "child").await.is_none());
+    let root = town.get("configmaps", "root").await.unwrap();
+    assert_eq!(root["metadata"]["finalizers"], json!(["example.com/hold"]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn orphans_are_adopted_again() {
     let mut town = Town::new(1).await;
     town.create("deployments", deployment("web", 2)).await.unwrap();
