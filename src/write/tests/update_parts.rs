@@ -417,7 +417,7 @@ async fn an_eviction_takes_every_part_or_none() {
     let evict = |query: &str| {
         let body = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "web"}});
         Request {
-            method: http::Method::POST,
+            method: Method::POST,
             subresource: "eviction".into(),
             name: "web".into(),
             query: query.into(),
