@@ -129,8 +129,8 @@ fn group(name: &str) -> Value {
     json!({"kind": "Group", "apiGroup": GROUP, "name": name})
 }
 
-/// The roles and bindings of the test, made by an administrator.
-fn prepared() -> Vec<Ask> {
+/// The cluster roles of the test, made by an administrator.
+fn roles() -> Vec<Ask> {
     let core = |resources: &[&str], verbs: &[&str]| json!({"apiGroups": [""], "resources": resources, "verbs": verbs});
     let rbac =
         |resources: &[&str], verbs: &[&str]| json!({"apiGroups": [GROUP], "resources": resources, "verbs": verbs});
@@ -178,6 +178,11 @@ fn prepared() -> Vec<Ask> {
         ),
         json!({"metadata": {"name": "gathers", "labels": {"gathered": "no"}}, "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"gathered": "yes"}}]}}),
     ];
+    roles.map(|role| ask("root", "POST", ROLES).with(role)).into()
+}
+
+/// A namespace, its roles, and all bindings.
+fn bindings() -> Vec<Ask> {
     let everywhere = [
         binding("ann-reads", "ClusterRole", "reader", user("ann")),
         binding("ann-urls", "ClusterRole", "urls", user("ann")),
@@ -189,7 +194,8 @@ fn prepared() -> Vec<Ask> {
         binding("tom-lost", "ClusterRole", "gone", user("tom")),
         binding("una-updates", "ClusterRole", "updater", user("una")),
     ];
-    let named = json!([named(core(&["secrets"], &["get", "list", "watch", "delete"]), &["a"])]);
+    let verbs = ["get", "list", "watch", "delete"];
+    let named = json!([{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["a"], "verbs": verbs}]);
     let within = [
         ["roles", &role("named", named).to_string()],
         ["rolebindings", &binding("ann-named", "Role", "named", user("ann")).to_string()],
@@ -204,9 +210,8 @@ fn prepared() -> Vec<Ask> {
         ask("root", "POST", &format!("{IN_SHOP}/{plural}")).with(serde_json::from_str(object).unwrap())
     });
     let namespace = ask("root", "POST", "/api/v1/namespaces").with(json!({"metadata": {"name": "shop"}}));
-    let roles = roles.map(|role| ask("root", "POST", ROLES).with(role));
     let everywhere = everywhere.map(|binding| ask("root", "POST", BINDINGS).with(binding));
-    [namespace].into_iter().chain(roles).chain(within).chain(everywhere).collect()
+    [namespace].into_iter().chain(within).chain(everywhere).collect()
 }
 
 /// Reads, and what is refused before anything is read.
@@ -468,7 +473,7 @@ async fn access_is_decided_as_by_a_kube_apiserver() {
 
 async fn compare(real: &Asked, embedded: &Asked) {
     for server in [real, embedded] {
-        for one in prepared() {
+        for one in roles().into_iter().chain(bindings()) {
             let (code, body) = server.answer(&one).await;
             assert_eq!(code, 201, "{} {}: {body}", one.path, one.body);
         }
