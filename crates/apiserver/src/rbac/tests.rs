@@ -1,8 +1,5 @@
-//! Rules and bindings as Kubernetes' own tests have them, and a server that goes by them.
+//! Rules, and bindings by whom they are for.
 
-use http::Request;
-use http_body_util::BodyExt;
-use kubefold_wire::body::{empty, full};
 use serde_json::{Value, json};
 
 use super::{
@@ -10,11 +7,7 @@ use super::{
     rule::listed,
     *,
 };
-use crate::{
-    Authorization, BuiltIn, Caller, Server,
-    registry::{DeleteOptions, WriteOptions},
-    server::Running,
-};
+use crate::Caller;
 
 fn rule(value: Value) -> Rule {
     serde_json::from_value(value).unwrap()
@@ -157,6 +150,7 @@ fn what_is_unbound_grants_nothing_more() {
     index.remove_role("a", "deleter");
     assert!(!index.decide(&caller("bob", &[]), &deletes).allowed);
 }
+<<<<<<< HEAD
 
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
@@ -309,3 +303,5 @@ async fn without_roles_there_is_no_access_control_by_roles() {
     let error = wrong.err().unwrap().to_string();
     assert!(error.contains("RBAC has no clusterroles.rbac.authorization.k8s.io to go by"), "{error}");
 }
+=======
+>>>>>>> rbac
