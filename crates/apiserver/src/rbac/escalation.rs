@@ -1,4 +1,4 @@
-//! Nobody grants what he does not have.
+//! Nobody grants what he does not have, or creates by an update what he may not create.
 //!
 //! Source: kubernetes `pkg/registry/rbac/escalation_check.go`, `pkg/registry/rbac/{role,clusterrole,rolebinding,
 //! clusterrolebinding}/policybased/storage.go`, `pkg/registry/rbac/validation/rule.go`.
@@ -35,6 +35,15 @@ impl Guard for Authorizer {
             _ => self.check_binding(attempt),
         }
     }
+
+    // Source: kubernetes/apiserver `pkg/endpoints/handlers/update.go`, `withAuthorization`.
+    fn check_create(&self, attempt: &Attempt<'_>) -> Result<(), Box<Status>> {
+        let Attempt { caller, kind, namespace, name, .. } = *attempt;
+        let of = Resource { group: &kind.group, resource: &kind.plural, namespace, name, ..Resource::default() };
+        let attributes = Attributes::resource("create", of);
+        let decision = self.decide(caller, &attributes);
+        if decision.allowed { Ok(()) } else { Err(Box::new(attributes.refused(caller, &decision.reason))) }
+    }
 }
 
 impl Authorizer {
@@ -45,7 +54,8 @@ impl Authorizer {
         if may_escalate || attempt.old.is_some_and(|old| changes_owners_alone(new, old)) {
             return Ok(());
         }
-        self.check_rules(attempt, &rules_of(new))?;
+        let rules = rules_of(new).ok_or_else(|| refused(attempt, "its rules cannot be read"))?;
+        self.check_rules(attempt, &rules)?;
         let aggregates = |role: &Value| !items(role, "/aggregationRule/clusterRoleSelectors").is_empty();
         if (aggregates(new) || attempt.old.is_some_and(aggregates)) && self.check_rules(attempt, &everything()).is_err()
         {
@@ -110,9 +120,9 @@ fn refused(attempt: &Attempt<'_>, why: &str) -> Box<Status> {
     Box::new(Status::forbidden(format!("{what} is forbidden: {why}")).about(GROUP, plural, name))
 }
 
-fn rules_of(role: &Value) -> Vec<Rule> {
-    // What does not fit is refused by the schema.
-    role.get("rules").and_then(|rules| nullable(rules).ok()).unwrap_or_default()
+/// The rules of a role; `None`: they are not of the form of rules.
+fn rules_of(role: &Value) -> Option<Vec<Rule>> {
+    role.get("rules").map_or_else(|| Some(Vec::new()), |rules| nullable(rules).ok())
 }
 
 /// What `cluster-admin` may do.

@@ -5,7 +5,7 @@
 //!
 //! - `rule`, `index`, `attributes`, `names`: rules, bindings by whom they are for, what a request is about. Pure
 //! - `authorizer`: an index that follows a registry
-//! - `escalation`: nobody grants what he does not have
+//! - `escalation`: nobody grants what he does not have, or creates by an update what he may not create
 //! - `impersonation`: who may act as somebody else
 //! - `aggregation`: cluster roles that have the rules of others
 //! - `bootstrap`: the roles and bindings that every cluster has

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::{
     kinds::Kind,
     registry::{
-        Object, Registry, WriteOptions, Written, errors, key_of, managed::typed, meta, names, object::encode,
+        Attempt, Object, Registry, WriteOptions, Written, errors, key_of, managed::typed, meta, names, object::encode,
         shown_value,
     },
     schema::arrange,
@@ -89,7 +89,7 @@ impl Registry {
         }
     }
 
-    /// A new object with all that the server says, valid, and its warnings. The name is the one that the request names; empty
+    /// A new object with all that the server says, valid, and its warnings. `asked` is the name that the request names; empty
     /// for a create.
     ///
     /// Errors: 403, 404, 422.
@@ -97,7 +97,7 @@ impl Registry {
         &self,
         kind: &Kind,
         namespace: &str,
-        name: &str,
+        asked: &str,
         mut object: Value,
         options: &WriteOptions,
     ) -> Result<(Value, Vec<String>), Status> {
@@ -109,7 +109,7 @@ impl Registry {
             self.track(kind, None, &mut object, options, &now);
         }
         self.admit_to_namespace(kind, namespace, meta::text(&object, "name")).await?;
-        self.check_attempt(kind, namespace, name, &object, None)?;
+        self.check_attempt(kind, namespace, asked, &object, None)?;
         let others = self.others(&strategy.wants(&object)).await?;
         let context = self.context(&now, &suffix, &others);
         strategy.admit(&mut object, context).map_err(|status| *status)?;
@@ -123,6 +123,10 @@ impl Registry {
         }
         if !causes.is_empty() {
             return Err(errors::invalid(kind, &name, causes));
+        }
+        if let (Some(guard), false) = (&self.guard, asked.is_empty()) {
+            let attempt = Attempt { caller: self.caller(), kind, namespace, name: asked, new: &object, old: None };
+            guard.check_create(&attempt).map_err(|status| *status)?;
         }
         strategy.admit_valid(&object, None, context).map_err(|status| *status)?;
         let warnings = strategy.warnings(&object, context);

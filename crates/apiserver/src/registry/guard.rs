@@ -25,6 +25,13 @@ pub struct Attempt<'a> {
 
 /// Refuses writes by what they would store. It does not wait for anything.
 pub trait Guard: Send + Sync + 'static {
+    /// Looks at any write, before anything else does.
+    ///
     /// Errors: the whole answer, such as 403.
     fn check(&self, attempt: &Attempt<'_>) -> Result<(), Box<Status>>;
+
+    /// Looks at a valid object that an update or an apply makes: who may update may not be one who may create.
+    ///
+    /// Errors: the whole answer, such as 403.
+    fn check_create(&self, attempt: &Attempt<'_>) -> Result<(), Box<Status>>;
 }

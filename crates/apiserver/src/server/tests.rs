@@ -1,5 +1,7 @@
 //! What a server refuses to be, and who gets in.
 
+mod access;
+
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};

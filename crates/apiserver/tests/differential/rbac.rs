@@ -22,7 +22,7 @@ const ACCESS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 const LOCAL_ACCESS: &str = "/apis/authorization.k8s.io/v1/namespaces/shop/localsubjectaccessreviews";
 const WAIT: Duration = Duration::from_secs(60);
 /// Users, each with its group. Each logs in with its name.
-const USERS: [[&str; 2]; 9] = [
+const USERS: [[&str; 2]; 10] = [
     ["root", "system:masters"],
     ["ann", "dev"],
     ["bob", "idle"],
@@ -32,6 +32,7 @@ const USERS: [[&str; 2]; 9] = [
     ["act", "actors"],
     ["con", "constrained"],
     ["tom", "lost"],
+    ["una", "updaters"],
 ];
 
 /// One request.
@@ -149,6 +150,10 @@ fn prepared() -> Vec<Ask> {
         ),
         role("binder", json!([rbac(&all, &writes), named(rbac(&["clusterroles"], &["bind"]), &["reader"])])),
         role("escalator", json!([rbac(&all, &writes), rbac(&["clusterroles"], &["escalate"])])),
+        role(
+            "updater",
+            json!([{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["update", "patch"]}]),
+        ),
         role("collector", json!([core(&["configmaps"], &["deletecollection", "watch"])])),
         role(
             "actor",
@@ -182,6 +187,7 @@ fn prepared() -> Vec<Ask> {
         binding("act-acts", "ClusterRole", "actor", user("act")),
         binding("con-acts", "ClusterRole", "constrained", user("con")),
         binding("tom-lost", "ClusterRole", "gone", user("tom")),
+        binding("una-updates", "ClusterRole", "updater", user("una")),
     ];
     let named = json!([named(core(&["secrets"], &["get", "list", "watch", "delete"]), &["a"])]);
     let within = [
@@ -361,6 +367,8 @@ fn escalations() -> Vec<Ask> {
     let aggregated = |name: &str| json!({"metadata": {"name": name}, "aggregationRule": gathers});
     let no_binding = |kind: &str, name: &str| binding("b0", kind, name, user("bob"));
     let post = |who, path: &str, body: Value| ask(who, "POST", path).with(body);
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/shop/leases";
+    let lease = |seconds: i64| json!({"metadata": {"name": "l"}, "spec": {"leaseDurationSeconds": seconds}});
     let mine = format!("{ROLES}/mine");
     vec![
         post("ed", ROLES, role("c1", mixed.clone())),
@@ -410,6 +418,10 @@ fn escalations() -> Vec<Ask> {
         post("esa", ROLES, aggregated("agg2")),
         post("esa", &format!("{IN_SHOP}/roles"), role("r5", secrets)),
         post("esa", BINDINGS, binding("b6", "ClusterRole", "cluster-admin", user("esa"))),
+        ask("una", "PUT", &format!("{leases}/l")).with(lease(0)),
+        ask("una", "PUT", &format!("{leases}/l")).with(lease(1)),
+        post("root", leases, lease(1)),
+        ask("una", "PUT", &format!("{leases}/l")).with(lease(2)),
         post("root", ROLES, role("c6", pods.clone())),
         post("bob", ROLES, role("c7", pods)),
     ]
@@ -464,6 +476,7 @@ async fn compare(real: &Asked, embedded: &Asked) {
         let reads = json!({"verb": "get", "resource": "pods"});
         let deletes = json!({"verb": "delete", "resource": "secrets", "name": "a", "namespace": "shop"});
         let edits = json!({"verb": "create", "group": GROUP, "resource": "clusterroles"});
+        let updates = json!({"verb": "update", "group": "coordination.k8s.io", "resource": "leases"});
         let listens = json!({"verb": "impersonate-on:user-info:list", "resource": "pods"});
         for (who, attributes) in [
             ("ann", reads),
@@ -471,6 +484,7 @@ async fn compare(real: &Asked, embedded: &Asked) {
             ("system:serviceaccount:shop:bot", deletes),
             ("bea", edits.clone()),
             ("esa", edits),
+            ("una", updates),
             ("act", acts),
             ("con", listens),
         ] {
