@@ -34,7 +34,6 @@ use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use http::Uri;
 
-use self::serving::ServingFlags;
 use crate::{
     app,
     authn::AuthnError,
@@ -144,7 +143,7 @@ struct Serve {
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
     #[command(flatten)]
-    serving: ServingFlags,
+    serving: serving::ServingFlags,
     /// The key that encrypts unfinished writes on disk: 32 random bytes in base64. Default: state.key in the state directory,
     /// which kubefold makes. Keep it elsewhere, such as in a mounted Secret, so that a copy of the directory is of no use alone.
     #[arg(long, value_name = "FILE")]

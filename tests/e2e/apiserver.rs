@@ -279,7 +279,13 @@ async fn tokens_are_made_and_reviewed_as_a_kube_apiserver_does() {
     post("/api/v1/namespaces", &object("Namespace", "token-requests")).await;
     post(&format!("{within}/serviceaccounts"), &object("ServiceAccount", "robot")).await;
     post(&format!("{within}/secrets"), &object("Secret", "bound")).await;
-    let bound = |kind: &str, version: &str, name: &str, uid: &str| json!({"boundObjectRef": {"kind": kind, "apiVersion": version, "name": name, "uid": uid}});
+    let bound = |kind: &str, version: &str, name: &str, uid: &str| {
+        let mut reference = json!({"kind": kind, "apiVersion": version, "name": name});
+        if !uid.is_empty() {
+            reference["uid"] = uid.into();
+        }
+        json!({"boundObjectRef": reference})
+    };
     for (account, spec) in [
         ("robot", json!({})),
         ("robot", json!({"expirationSeconds": 7200, "audiences": ["a", "b"]})),

@@ -15,7 +15,7 @@ use crate::{
 use kubefold_apiserver::{
     Status,
     registry::Registry,
-    serve::{TokenUser, Tokens, account_of},
+    serve::{SignError, TokenUser, Tokens, account_of},
 };
 
 /// In the state directory.
@@ -86,9 +86,8 @@ impl Accounts {
         Ok(account_of(registry, &claims).await?.map(|caller| TokenUser { caller, audiences }))
     }
 
-    fn sign(&self, claims: &Value) -> Result<String, Status> {
-        let failed = |error| Status::internal(format!("cannot sign a token ({error})"));
-        encode(&Header::new(Algorithm::ES256), claims, &self.signer).map_err(failed)
+    fn sign(&self, claims: &Value) -> Result<String, SignError> {
+        encode(&Header::new(Algorithm::ES256), claims, &self.signer).map_err(|error| SignError(error.into()))
     }
 
     fn issuer(&self) -> &'static str {
@@ -130,7 +129,7 @@ impl Tokens for AllTokens {
         self.accounts.issuer()
     }
 
-    fn sign(&self, claims: &Value) -> Result<String, Status> {
+    fn sign(&self, claims: &Value) -> Result<String, SignError> {
         self.accounts.sign(claims)
     }
 

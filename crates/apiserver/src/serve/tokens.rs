@@ -51,13 +51,18 @@ pub trait Tokens: Send + Sync + 'static {
 
     /// Signs claims: a JSON object, as of RFC 7519.
     ///
-    /// Errors: 500.
-    fn sign(&self, claims: &Value) -> Result<String, Status>;
+    /// Errors: the key does not sign. The client gets 500.
+    fn sign(&self, claims: &Value) -> Result<String, SignError>;
 
     /// Whose a token is; `None` if it is nobody's, or for none of these audiences. Without audiences: if it is for this
     /// server.
     fn review<'a>(&'a self, token: &'a str, audiences: &'a [String]) -> BoxFuture<'a, Option<TokenUser>>;
 }
+
+/// Why a token is not signed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot sign a token ({0})")]
+pub struct SignError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
 
 /// Somebody who was found by a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +77,7 @@ pub struct TokenUser {
 pub(super) struct Unsigned;
 
 impl Tokens for Unsigned {
-    fn sign(&self, claims: &Value) -> Result<String, Status> {
+    fn sign(&self, claims: &Value) -> Result<String, SignError> {
         let part = |json: &Value| URL_SAFE_NO_PAD.encode(json.to_string());
         Ok(format!("{}.{}.{}", part(&json!({"alg": "none"})), part(claims), text(claims, "/jti")))
     }
@@ -167,7 +172,7 @@ impl ApiServer {
         }
         let claims =
             claims(target, tokens, &audiences, of, Life { from: now, until: expires }, self.inner.registry.env().uid());
-        let token = tokens.sign(&claims)?;
+        let token = tokens.sign(&claims).map_err(|error| Status::internal(error.to_string()))?;
         let metadata = json!({
             "name": target.name,
             "namespace": target.namespace,

@@ -124,7 +124,7 @@ async fn aggregated_roles_follow_what_they_aggregate() {
 #[tokio::test]
 async fn what_is_missing_of_the_roles_of_every_cluster_comes_back_with_a_start() {
     let storage = Arc::new(Memory::default());
-    let server = || Server::new().storage(Arc::clone(&storage)).authorize(Authorization::Rbac);
+    let server = || Server::new().storage(storage.clone()).authorize(Authorization::Rbac);
     let running = server().start().await.unwrap();
     let registry = running.registry().clone();
     let kind = |plural: &str| registry.resource(GROUP, "v1", plural).unwrap();
