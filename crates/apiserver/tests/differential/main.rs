@@ -13,4 +13,5 @@ mod patch;
 mod schema;
 mod sim;
 mod typed;
+mod wardle;
 mod writes;
