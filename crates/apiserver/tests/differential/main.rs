@@ -8,6 +8,8 @@
     reason = "tests: a failure is a failed test, in their helper functions too"
 )]
 
+mod collecting;
+mod custom;
 mod kinds;
 mod patch;
 mod schema;
