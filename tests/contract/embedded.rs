@@ -1,6 +1,6 @@
-//! The embedded server, with the same objects as a kube-apiserver.
+//! The embedded server on each storage, with the same objects as a kube-apiserver.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{any::Any, collections::BTreeSet, sync::Arc, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use kubefold_apiserver::{
@@ -9,13 +9,13 @@ use kubefold_apiserver::{
     faults::Faults,
     registry::{Env, Registry},
     serve::{ApiServer, Settings, built_in},
-    storage::Memory,
+    storage::{Bounds, Memory, Postgres, Sqlite, Storage},
 };
 use serde_json::Value;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::target::Target;
-use testbed::{Api, eventually};
+use testbed::{Api, PostgresServer, eventually};
 
 const SOON: Duration = Duration::from_secs(20);
 const TOKEN: &str = "contract";
@@ -24,13 +24,35 @@ const TOKEN: &str = "contract";
 pub(crate) struct Embedded {
     pub(crate) target: Target,
     _endpoint: Endpoint,
+    _below: Box<dyn Any>,
     stop: CancellationToken,
 }
 
 impl Embedded {
-    /// A server with all that this member holds, of kinds that it serves, to the byte.
-    pub(crate) async fn like(member: &Target) -> Self {
-        let registry = built_in(Arc::new(Memory::default()), Env::default());
+    /// A server on each storage.
+    pub(crate) async fn on_each_storage(member: &Target) -> Vec<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = Sqlite::open(&folder.path().join("objects.db"), Bounds::default()).await.unwrap();
+        let (server, url) = tokio::task::spawn_blocking(|| {
+            let server = PostgresServer::start();
+            let url = server.schema("contract");
+            (server, url)
+        })
+        .await
+        .unwrap();
+        let tls = rustls::ClientConfig::builder().with_root_certificates(rustls::RootCertStore::empty());
+        let database = Postgres::open(&url, tls.with_no_client_auth(), Bounds::default()).await.unwrap();
+        let (memory, file, database) = tokio::join!(
+            Self::like(member, "in memory", Arc::new(Memory::default()), Box::new(())),
+            Self::like(member, "on SQLite", Arc::new(file), Box::new(folder)),
+            Self::like(member, "on PostgreSQL", Arc::new(database), Box::new(server)),
+        );
+        vec![memory, file, database]
+    }
+
+    /// A server with all that this member holds, of kinds that it serves, to the byte. `below` is what its storage needs.
+    async fn like(member: &Target, place: &str, storage: Arc<dyn Storage>, below: Box<dyn Any>) -> Self {
+        let registry = built_in(storage, Env::default());
         let stop = CancellationToken::new();
         let mut definitions = Definitions::new(registry.clone()).unwrap();
         copy(member, &registry, "apiextensions.k8s.io").await;
@@ -57,7 +79,8 @@ impl Embedded {
         );
         std::fs::write(&file, text).unwrap();
         let api = Api::from_kubeconfig(&file, None).await.with_token(TOKEN);
-        Self { target: Target::new("the embedded server", api, "").await, _endpoint: endpoint, stop }
+        let name = format!("the embedded server {place}");
+        Self { target: Target::new(&name, api, "").await, _endpoint: endpoint, _below: below, stop }
     }
 }
 

@@ -26,7 +26,7 @@ mod several;
 mod target;
 mod world;
 
-use futures::StreamExt;
+use futures::{StreamExt, future::join_all};
 
 use crate::{check::Check, differences::Differences, embedded::Embedded, target::Target, world::World};
 
@@ -55,16 +55,20 @@ async fn kubefold_answers_as_a_kube_apiserver() {
     for (fleet, of_several) in [(plain, false), (several, true)] {
         report.extend(paging::verdicts(&members[0], fleet, of_several, &mut differences).await);
     }
-    // (d): the embedded server by itself, with what the one member holds.
-    let own = Embedded::like(&members[0]).await;
-    let mut of_embedded = Differences::of_embedded();
-    for (check, seen) in compared(&members[0], &own.target, &checks).await {
-        report.extend(check.verdict(&own.target, &seen, &mut of_embedded));
+    // (d): the embedded server by itself, on each storage, with what the one member holds.
+    let own = Embedded::on_each_storage(&members[0]).await;
+    let targets: Vec<&Target> = own.iter().map(|own| &own.target).collect();
+    let mut of_embedded: Vec<Differences> = targets.iter().map(|_| Differences::of_embedded()).collect();
+    for (check, seen) in compared_with_each(&members[0], &targets, &checks).await {
+        for ((target, seen), differences) in targets.iter().zip(seen).zip(&mut of_embedded) {
+            report.extend(check.verdict(target, &seen, differences));
+        }
     }
     // All at once: watches that tell of changes.
     report.extend(scripted::verdicts(&bed["east"], &[&members[0], plain, suffixed, several]).await);
     if std::env::var_os("CONTRACT").is_none() {
-        report.extend(differences.against().into_iter().chain(of_embedded.against()));
+        report.extend(differences.against());
+        report.extend(of_embedded.iter().flat_map(Differences::against));
     }
     assert!(report.is_empty(), "{} checks failed\n{}", report.len(), report.join("\n"));
 }
@@ -76,17 +80,38 @@ fn selected(checks: Vec<Check>) -> Vec<Check> {
 
 /// What differs between two targets, check by check.
 async fn compared<'a>(member: &Target, fleet: &Target, checks: &'a [Check]) -> Vec<(&'a Check, Vec<seen::Mismatch>)> {
+    let all = compared_with_each(member, &[fleet], checks).await;
+    all.into_iter().map(|(check, mismatches)| (check, mismatches.concat())).collect()
+}
+
+/// What differs between a member, which is asked once, and each of several targets, check by check.
+async fn compared_with_each<'a>(
+    member: &Target,
+    fleets: &[&Target],
+    checks: &'a [Check],
+) -> Vec<(&'a Check, Vec<Vec<seen::Mismatch>>)> {
     let compare = async |check: &'a Check| {
-        let (said, told) = tokio::join!(member.ask(check), fleet.ask(check));
-        let in_order = fleet.suffix.is_empty();
-        let sorted = |seen: seen::Seen| if in_order { seen } else { seen.sorted() };
-        let told = sorted(told);
-        let mut mismatches = seen::mismatches(&sorted(said), &told);
-        // What the member's own components renew may have changed in between: then the fleet tells what it is now.
-        if mismatches.iter().any(|one| ["body.items", "body.rows", "events"].contains(&one.aspect.as_str())) {
-            mismatches = seen::mismatches(&sorted(member.ask(check).await), &told);
-        }
-        (check, mismatches)
+        let (said, told) = tokio::join!(member.ask(check), join_all(fleets.iter().map(|fleet| fleet.ask(check))));
+        let each = fleets.iter().zip(told).map(|(fleet, told)| mismatches(member, fleet, check, &said, told));
+        (check, join_all(each).await)
     };
     futures::stream::iter(checks.iter().map(compare)).buffered(IN_PARALLEL).collect().await
+}
+
+async fn mismatches(
+    member: &Target,
+    fleet: &Target,
+    check: &Check,
+    said: &seen::Seen,
+    told: seen::Seen,
+) -> Vec<seen::Mismatch> {
+    let in_order = fleet.suffix.is_empty();
+    let sorted = |seen: seen::Seen| if in_order { seen } else { seen.sorted() };
+    let told = sorted(told);
+    let mut mismatches = seen::mismatches(&sorted(said.clone()), &told);
+    // What the member's own components renew may have changed in between: then the fleet tells what it is now.
+    if mismatches.iter().any(|one| ["body.items", "body.rows", "events"].contains(&one.aspect.as_str())) {
+        mismatches = seen::mismatches(&sorted(member.ask(check).await), &told);
+    }
+    mismatches
 }

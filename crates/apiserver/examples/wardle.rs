@@ -1,7 +1,7 @@
-//! Kubernetes' sample API server: flunders in two versions, with a conversion that may fail, and fischers, which name the
+//! Kubernetes' sample API server: flunders in two versions that are converted into each other, and fischers, which name the
 //! flunders that are not admitted.
 //!
-//! Source: kubernetes/sample-apiserver.
+//! Source: kubernetes/sample-apiserver. `tests/differential/wardle.rs` compares the answers of both.
 
 use kubefold_apiserver::{Cause, Context, Dependency, Kind, Server, TypedKind, Version};
 use schemars::JsonSchema;
@@ -13,79 +13,74 @@ struct Flunder {
     metadata: Metadata,
     #[serde(default)]
     spec: FlunderSpec,
+    #[serde(default)]
+    status: FlunderStatus,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Metadata {
+    #[serde(default)]
     name: String,
 }
 
-/// What a flunder refers to. Either field, or none.
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct FlunderSpec {
-    /// A flunder of this name.
+    /// A name of another flunder, mutually exclusive to the fischerReference.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     flunder_reference: String,
-    /// A fischer of this name.
+    /// A name of a fischer, mutually exclusive to the flunderReference.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     fischer_reference: String,
+    /// Flunder or Fischer.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    reference_type: String,
 }
 
-/// As it was at first: one reference, and the kind that it is to.
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+struct FlunderStatus {}
+
+/// As it was at first: one reference.
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct FlunderV1alpha1 {
     #[schemars(skip)]
     metadata: Metadata,
     #[serde(default)]
     spec: FlunderSpecV1alpha1,
+    #[serde(default)]
+    status: FlunderStatus,
 }
 
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct FlunderSpecV1alpha1 {
-    /// The name of what it refers to.
+    /// A name of another flunder or fischer, depending on the reference type.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     reference: String,
-    /// `Flunder` or `Fischer`.
+    /// The reference type, defaults to Flunder if reference is set.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     reference_type: String,
 }
 
-#[derive(Debug, thiserror::Error)]
-enum Unconvertible {
-    #[error("spec.referenceType: {0:?} is neither Flunder nor Fischer")]
-    Type(String),
-    #[error("spec has a flunderReference and a fischerReference, and v1alpha1 has room for one")]
-    Both,
-}
-
-impl TryFrom<FlunderV1alpha1> for Flunder {
-    type Error = Unconvertible;
-
-    fn try_from(old: FlunderV1alpha1) -> Result<Self, Unconvertible> {
-        let (flunder_reference, fischer_reference) = match old.spec.reference_type.as_str() {
-            "" | "Flunder" => (old.spec.reference, String::new()),
-            "Fischer" => (String::new(), old.spec.reference),
-            other => return Err(Unconvertible::Type(other.to_owned())),
-        };
-        Ok(Self { metadata: old.metadata, spec: FlunderSpec { flunder_reference, fischer_reference } })
+impl From<FlunderV1alpha1> for Flunder {
+    fn from(old: FlunderV1alpha1) -> Self {
+        let FlunderSpecV1alpha1 { reference, reference_type } = old.spec;
+        let mut spec = FlunderSpec::default();
+        match reference_type.as_str() {
+            "" if reference.is_empty() => {}
+            "" | "Flunder" => (spec.flunder_reference, spec.reference_type) = (reference, "Flunder".into()),
+            "Fischer" => (spec.fischer_reference, spec.reference_type) = (reference, reference_type),
+            _ => {}
+        }
+        Self { metadata: old.metadata, spec, status: old.status }
     }
 }
 
-impl TryFrom<Flunder> for FlunderV1alpha1 {
-    type Error = Unconvertible;
-
-    fn try_from(hub: Flunder) -> Result<Self, Unconvertible> {
-        let FlunderSpec { flunder_reference, fischer_reference } = hub.spec;
-        let (reference, reference_type) = match (flunder_reference.is_empty(), fischer_reference.is_empty()) {
-            (true, true) => (String::new(), ""),
-            (false, true) => (flunder_reference, "Flunder"),
-            (true, false) => (fischer_reference, "Fischer"),
-            (false, false) => return Err(Unconvertible::Both),
-        };
-        let spec = FlunderSpecV1alpha1 { reference, reference_type: reference_type.to_owned() };
-        Ok(Self { metadata: hub.metadata, spec })
+impl From<Flunder> for FlunderV1alpha1 {
+    fn from(hub: Flunder) -> Self {
+        let FlunderSpec { flunder_reference, fischer_reference, reference_type } = hub.spec;
+        let reference = if reference_type == "Fischer" { fischer_reference } else { flunder_reference };
+        Self { metadata: hub.metadata, spec: FlunderSpecV1alpha1 { reference, reference_type }, status: hub.status }
     }
 }
 
@@ -93,36 +88,46 @@ impl TryFrom<Flunder> for FlunderV1alpha1 {
 #[serde(rename_all = "camelCase")]
 struct Fischer {
     /// Names that no flunder may have.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     disallowed_flunders: Vec<String>,
 }
 
 fn flunder() -> TypedKind<Flunder> {
-    let old = Version::new("v1alpha1", Flunder::try_from, FlunderV1alpha1::try_from)
-        .schema::<FlunderV1alpha1>()
-        .column("Reference", "string", ".spec.reference");
+    let old = Version::new("v1alpha1", Flunder::try_from, FlunderV1alpha1::try_from).schema::<FlunderV1alpha1>();
     Kind::of::<Flunder>("wardle.example.com", "v1beta1", "Flunder")
         .schema()
-        .column("Flunder", "string", ".spec.flunderReference")
-        .column("Fischer", "string", ".spec.fischerReference")
         .version(old)
         .wants(|_| vec![Dependency::all("wardle.example.com", "fischers")])
+        .validate(|flunder, _| faults(&flunder.spec))
         .admit(ban)
-        .validate_update(|new, old, _| {
-            let is_same = new.spec.fischer_reference == old.spec.fischer_reference;
-            let at = "spec.fischerReference";
-            if is_same { Vec::new() } else { vec![Cause::forbidden(at, "a fischer stays with its flunder")] }
-        })
 }
 
-fn ban(flunder: &Flunder, _: Option<&Flunder>, context: Context<'_>) -> Result<(), &'static str> {
+/// What is wrong with references, in the words of the sample.
+fn faults(spec: &FlunderSpec) -> Vec<Cause> {
+    let FlunderSpec { flunder_reference: flunder, fischer_reference: fischer, reference_type } = spec;
+    let invalid = |field: &str, value: &str, why: &str| Cause::invalid_text(format!("spec.{field}"), value, why);
+    let wrong = match (flunder.as_str(), fischer.as_str(), reference_type.as_str()) {
+        ("", "", "Fischer") => Some(invalid("fischerReference", "", "cannot be empty if referenceType is Fischer")),
+        ("", "", "Flunder") => Some(invalid("flunderReference", "", "cannot be empty if referenceType is Flunder")),
+        ("", "", _) | ("", _, "Fischer") | (_, "", "Flunder") => None,
+        (_, "", _) => Some(invalid("flunderReference", flunder, "cannot be set if referenceType is not Flunder")),
+        ("", _, _) => Some(invalid("fischerReference", fischer, "cannot be set if referenceType is not Fischer")),
+        (_, _, _) => Some(invalid("fischerReference", fischer, "cannot be set with flunderReference at the same time")),
+    };
+    let is_odd = !["", "Flunder", "Fischer"].contains(&reference_type.as_str());
+    let odd = is_odd.then(|| invalid("referenceType", reference_type, "must be Flunder or Fischer"));
+    wrong.into_iter().chain(odd).collect()
+}
+
+/// Refuses new flunders whose names a fischer disallows.
+fn ban(flunder: &Flunder, old: Option<&Flunder>, context: Context<'_>) -> Result<(), &'static str> {
     let fischers = context.others.iter().filter_map(|other| serde_json::from_value::<Fischer>(other.clone()).ok());
     let banned = fischers.flat_map(|fischer| fischer.disallowed_flunders).any(|name| name == flunder.metadata.name);
-    if banned { Err("this name may not be used, please change the resource name") } else { Ok(()) }
+    if banned && old.is_none() { Err("this name may not be used, please change the resource name") } else { Ok(()) }
 }
 
 fn fischer() -> TypedKind<Fischer> {
-    Kind::of::<Fischer>("wardle.example.com", "v1beta1", "Fischer").schema().cluster_scoped()
+    Kind::of::<Fischer>("wardle.example.com", "v1alpha1", "Fischer").schema().cluster_scoped()
 }
 
 fn server() -> Server {

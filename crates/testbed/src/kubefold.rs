@@ -333,3 +333,11 @@ pub fn program() -> PathBuf {
     assert!(program.exists(), "no kubefold at {}; KUBEFOLD_BIN may name another place", program.display());
     program
 }
+
+/// An example of a crate, where cargo puts those that it builds with all tests.
+pub fn example(name: &str) -> PathBuf {
+    let tests = std::env::current_exe().expect("a running test");
+    let path = tests.ancestors().nth(2).expect("target/debug").join("examples").join(name);
+    assert!(path.exists(), "{} is missing: cargo build --workspace --examples", path.display());
+    path
+}

@@ -48,6 +48,8 @@ struct Served {
     /// Of the definition that it was made of.
     uid: String,
     generation: i64,
+    /// Its objects are being deleted.
+    ends: bool,
     kinds: Vec<Arc<Kind>>,
 }
 
@@ -182,9 +184,12 @@ impl Definitions {
         let uid = text(definition, "/metadata/uid").to_owned();
         let generation = definition.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default();
         let before = self.served.remove(&name);
-        if let Some(before) = before.as_ref().filter(|before| before.uid == uid && before.generation == generation) {
+        let ends = custom::ends(definition);
+        let is_same =
+            |before: &&Served| (before.uid == uid, before.generation, before.ends) == (true, generation, ends);
+        if let Some(before) = before.as_ref().filter(is_same) {
             let kinds = before.kinds.clone();
-            self.served.insert(name, Served { uid, generation, kinds });
+            self.served.insert(name, Served { uid, generation, ends, kinds });
             return;
         }
         let kinds: Vec<_> = custom::kinds(definition).into_iter().map(Arc::new).collect();
@@ -196,7 +201,7 @@ impl Definitions {
         for kind in &kinds {
             self.registry.serve_kind(Arc::clone(kind));
         }
-        self.served.insert(name, Served { uid, generation, kinds });
+        self.served.insert(name, Served { uid, generation, ends, kinds });
     }
 
     /// Deletes the objects of a definition that is to go; once none is left, it may.
@@ -205,8 +210,8 @@ impl Definitions {
         if !texts(definition, "/metadata/finalizers").iter().any(|finalizer| finalizer == FINALIZER) {
             return Ok(());
         }
-        if !self.served.contains_key(&name) && is_true(definition, "Established") {
-            // A definition that was on its way when this server began.
+        if is_true(definition, "Established") {
+            // From now on nothing new is made. It may be one that was on its way when this server began.
             self.serve(definition);
         }
         let kind = self.served.get(&name).and_then(|served| served.kinds.first().cloned());
@@ -342,7 +347,7 @@ fn judge(definition: &mut Value, taken: &Taken, now: &str) {
 }
 
 /// `words` are status, reason and message.
-fn set_condition(definition: &mut Value, kind: &str, words: [&str; 3], now: &str) {
+pub(super) fn set_condition(definition: &mut Value, kind: &str, words: [&str; 3], now: &str) {
     let [state, reason, message] = words;
     let Some(status) = definition.get_mut("status").and_then(Value::as_object_mut) else { return };
     let conditions = status.entry("conditions").or_insert(Value::Null);

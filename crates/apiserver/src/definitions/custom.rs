@@ -8,12 +8,15 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::{
-    kinds::{Context, ConversionError, Kind, Scale, Strategy, Subresource, keep, put, set_generation},
+    kinds::{Context, ConversionError, Kind, Scale, Strategy, Subresource, forbidden, keep, put, set_generation},
     schema::{Types, arrange, bad_value, fill_defaults, prune, structural, validate, validate_update},
 };
 use kubefold_table::{Definition as Columns, Printer};
 use kubefold_wire::access;
-use kubefold_wire::{golang, status::Cause};
+use kubefold_wire::{
+    golang,
+    status::{Cause, Status},
+};
 
 /// As discovery lists them.
 const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
@@ -31,6 +34,8 @@ pub(super) fn kinds(definition: &Value) -> Vec<Kind> {
     let (group, kind) = (text("/spec/group"), text("/status/acceptedNames/kind"));
     let names = |at: &str| access::texts(definition, at).map(str::to_owned).collect::<Vec<_>>();
     let whole = definition.to_string();
+    // Its schemas may be others than they were when objects were stored.
+    let has_changed = definition.pointer("/metadata/generation").and_then(Value::as_i64).is_some_and(|count| count > 1);
     let types_of = |version: &Value| {
         let schema = version.pointer("/schema/openAPIV3Schema");
         Arc::new(structural(&type_name(group, name_of(version), kind), schema))
@@ -51,6 +56,8 @@ pub(super) fn kinds(definition: &Value) -> Vec<Kind> {
             types: Arc::clone(&types),
             type_name: type_name.clone(),
             has_status,
+            has_changed,
+            ends_in: ends(definition).then(|| (group.to_owned(), text("/status/acceptedNames/plural").to_owned())),
             scale: scale.clone(),
             stored: stored.clone(),
             schema,
@@ -77,6 +84,11 @@ pub(super) fn kinds(definition: &Value) -> Vec<Kind> {
         }
     };
     served.into_iter().map(make).collect()
+}
+
+/// Says whether a definition is being deleted, and its objects before it.
+pub(super) fn ends(definition: &Value) -> bool {
+    !access::text(definition, "/metadata/deletionTimestamp").is_empty()
 }
 
 fn name_of(version: &Value) -> &str {
@@ -153,6 +165,9 @@ struct Custom {
     types: Arc<Types>,
     type_name: String,
     has_status: bool,
+    has_changed: bool,
+    /// The group and the plural, if the definition is being deleted.
+    ends_in: Option<(String, String)>,
     scale: Option<Scale>,
     stored: Option<Stored>,
     schema: Option<Value>,
@@ -226,6 +241,11 @@ impl Strategy for Custom {
         }
     }
 
+    fn admit(&self, object: &mut Value, _context: Context<'_>) -> Result<(), Box<Status>> {
+        let Some((group, plural)) = &self.ends_in else { return Ok(()) };
+        Err(forbidden(group, plural, object, "create not allowed while custom resource definition is terminating"))
+    }
+
     fn prepare_for_create(&self, object: &mut Value, _context: Context<'_>) {
         if self.has_status {
             put(object, "status", None);
@@ -254,6 +274,10 @@ impl Strategy for Custom {
             object = arrange(typed, object);
         }
         Ok(object)
+    }
+
+    fn rereads(&self) -> bool {
+        self.has_changed
     }
 
     /// Versions differ in what their schemas know.

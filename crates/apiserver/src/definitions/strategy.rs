@@ -5,8 +5,8 @@
 
 use serde_json::{Value, json};
 
-use super::{FINALIZER, schema, spec};
-use crate::kinds::{Context, Strategy, keep, put, raise_generation, set_generation};
+use super::{FINALIZER, controller::set_condition, schema, spec};
+use crate::kinds::{Context, Strategy, keep, keep_all_but_status, put, raise_generation, set_generation};
 use kubefold_wire::{golang::Quoted, status::Cause};
 
 /// Of `customresourcedefinitions`.
@@ -67,6 +67,22 @@ impl Strategy for Definition {
         keep(new, old, "status");
         add_stored(new);
         raise_generation(new, old);
+    }
+
+    /// What is stored is one of the versions that were: a client cannot say otherwise.
+    fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {
+        keep_all_but_status(new, old);
+        add_stored(new);
+    }
+
+    /// Source: `pkg/registry/customresourcedefinition/etcd.go` `Delete`, which counts no generation and knows no grace period.
+    fn begin_deletion(&self, object: &mut Value, now: &str) -> bool {
+        let why = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+        set_condition(object, "Terminating", ["True", "InstanceDeletionPending", why], now);
+        if let Some(metadata) = object.get_mut("metadata") {
+            put(metadata, "deletionTimestamp", Some(now.into()));
+        }
+        true
     }
 
     fn validate_update(&self, new: &Value, old: &Value, _context: Context<'_>) -> Vec<Cause> {

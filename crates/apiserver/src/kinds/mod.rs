@@ -281,6 +281,12 @@ pub trait Strategy: Send + Sync + 'static {
         Ok(object)
     }
 
+    /// Says whether [`Strategy::from_storage`] is needed for an object that is stored in this version, too: what is known of the
+    /// version has changed, and objects from before are shown as it is now.
+    fn rereads(&self) -> bool {
+        false
+    }
+
     /// Says whether [`Strategy::decorate`] does anything.
     fn decorates(&self) -> bool {
         false
@@ -312,13 +318,12 @@ pub trait Strategy: Send + Sync + 'static {
 
     /// Keeps what an update of `/status` may not change: all but the status.
     fn prepare_for_status_update(&self, new: &mut Value, old: &Value) {
-        let status = new.get("status").cloned();
-        let managed = new.pointer("/metadata/managedFields").cloned();
-        *new = old.clone();
-        put(new, "status", status);
-        if let Some(metadata) = new.get_mut("metadata") {
-            put(metadata, "managedFields", managed);
-        }
+        keep_all_but_status(new, old);
+    }
+
+    /// Marks an object whose deletion begins in the kind's own way. `now` is the time. False: it is marked as all others.
+    fn begin_deletion(&self, _object: &mut Value, _now: &str) -> bool {
+        false
     }
 
     /// What is wrong with an update of `/status`.
@@ -401,6 +406,17 @@ pub fn raise_generation(new: &mut Value, old: &Value) {
 /// Sets a field to what it was.
 pub fn keep(new: &mut Value, old: &Value, field: &str) {
     put(new, field, old.get(field).cloned());
+}
+
+/// Takes all but the status, and who manages it, from what is there.
+pub(crate) fn keep_all_but_status(new: &mut Value, old: &Value) {
+    let status = new.get("status").cloned();
+    let managed = new.pointer("/metadata/managedFields").cloned();
+    *new = old.clone();
+    put(new, "status", status);
+    if let Some(metadata) = new.get_mut("metadata") {
+        put(metadata, "managedFields", managed);
+    }
 }
 
 /// Sets or removes a field.

@@ -215,7 +215,10 @@ fn step(kind: &Kind, old: &Value, options: &DeleteOptions, now: Timestamp) -> St
         Some(seconds) if waits || seconds > 0 => Step::Put(new),
         Some(_) => Step::End(new),
         None if waits => {
-            mark(&mut new, now);
+            let begins = !meta::field(&new, "deletionTimestamp").is_string();
+            if !(begins && kind.strategy.begin_deletion(&mut new, &time_text(now))) {
+                mark(&mut new, now);
+            }
             Step::Put(new)
         }
         _ => Step::Remove,

@@ -199,7 +199,7 @@ impl Registry {
     /// Errors: 500, if it cannot be said in this version.
     fn object(kind: &Kind, record: &Record, revision: u64) -> Result<Object, Status> {
         let object = Object::at(record, revision);
-        if object.is_of(kind) {
+        if object.is_of(kind) && !kind.strategy.rereads() {
             return Ok(object);
         }
         let value = kind.strategy.from_storage(object.stored());

@@ -107,6 +107,8 @@ impl Documents {
                 types: &kind.types,
                 type_name: &kind.type_name,
                 schema: kind.strategy.schema(),
+                // A built-in kind does not say them.
+                selectable_fields: if kind.strategy.schema().is_some() { &kind.selectable_fields } else { &[] },
             })
             .collect();
         let v3: BTreeMap<String, Document> =

@@ -18,6 +18,7 @@ pub(super) enum Unread {
 
 type Read<T> = Box<dyn Fn(Value) -> Result<T, Unread> + Send + Sync>;
 type Write<T> = Box<dyn Fn(T) -> Result<Value, Unread> + Send + Sync>;
+type Reread = Box<dyn Fn(Value) -> Result<Value, Unread> + Send + Sync>;
 
 /// One version of a kind: how its JSON is read into the hub's type, and written of it.
 pub(super) struct Codec<T> {
@@ -25,6 +26,8 @@ pub(super) struct Codec<T> {
     pub(super) api_version: String,
     read: Read<T>,
     write: Write<T>,
+    /// What the version's own type knows of an object.
+    reread: Reread,
 }
 
 fn shape(error: &serde_json::Error) -> Unread {
@@ -36,8 +39,13 @@ impl<T: Serialize + DeserializeOwned + 'static> Codec<T> {
     pub(super) fn of_hub(api_version: String) -> Self {
         let read = Box::new(|value| serde_json::from_value(value).map_err(|error| shape(&error)));
         let write = Box::new(|object: T| serde_json::to_value(object).map_err(|error| shape(&error)));
-        Self { api_version, read, write }
+        Self { api_version, read, write, reread: reread::<T>() }
     }
+}
+
+fn reread<V: Serialize + DeserializeOwned>() -> Reread {
+    let known = |value| serde_json::to_value(serde_json::from_value::<V>(value)?);
+    Box::new(move |value| known(value).map_err(|error| shape(&error)))
 }
 
 impl<T: 'static> Codec<T> {
@@ -48,10 +56,11 @@ impl<T: 'static> Codec<T> {
         from_hub: impl Fn(T) -> Result<V, F> + Send + Sync + 'static,
     ) -> Self
     where
-        V: Serialize + DeserializeOwned,
+        V: Serialize + DeserializeOwned + 'static,
         E: Display,
         F: Display,
     {
+        let reread = reread::<V>();
         let read = Box::new(move |value| {
             let version: V = serde_json::from_value(value).map_err(|error| shape(&error))?;
             to_hub(version).map_err(|error| Unread::Conversion(error.to_string()))
@@ -60,11 +69,25 @@ impl<T: 'static> Codec<T> {
             let version = from_hub(object).map_err(|error| Unread::Conversion(error.to_string()))?;
             serde_json::to_value(version).map_err(|error| shape(&error))
         });
-        Self { api_version, read, write }
+        Self { api_version, read, write, reread }
     }
 
     pub(super) fn read(&self, object: &Value) -> Result<T, Unread> {
         (self.read)(object.clone())
+    }
+
+    /// Takes over what the conversions to the hub and back change. What the version's type does not know stays as it is, and
+    /// so does the metadata, which conversions need not carry.
+    pub(super) fn settle(&self, object: &mut Value) -> Result<(), Unread> {
+        let mut before = (self.reread)(object.clone())?;
+        let mut after = (self.write)(self.read(object)?)?;
+        for side in [&mut before, &mut after] {
+            for field in ["apiVersion", "kind", "metadata"] {
+                put(side, field, None);
+            }
+        }
+        take_over(object, &before, after);
+        Ok(())
     }
 
     /// Lets the hub's object be changed, and takes over what was changed: what the type does not know stays as it is.

@@ -91,6 +91,18 @@ impl<T: Send + Sync + 'static> Typed<T> {
         let _unread = self.own.edit(object, change);
     }
 
+    /// Fills in what a client left out. In a version, what its conversions make of an object, too: a kube-apiserver decodes
+    /// every object into the hub, so that a client is answered what is stored.
+    fn fill_in(&self, object: &mut Value) {
+        if self.own.api_version != self.stored.api_version {
+            // What cannot be converted is refused where it is to be stored.
+            let _unread = self.own.settle(object);
+        }
+        if let Some(default) = &self.hooks.default {
+            self.edit(object, |typed| default(typed));
+        }
+    }
+
     /// What the type itself finds wrong, and the object if that is nothing.
     fn read(&self, object: &Value) -> Result<Option<T>, Cause> {
         match self.own.read(object) {
@@ -125,9 +137,7 @@ impl<T: Send + Sync + 'static> Typed<T> {
 impl<T: Send + Sync + 'static> Strategy for Typed<T> {
     fn default(&self, object: &mut Value) {
         self.inner.default(object);
-        if let Some(default) = &self.hooks.default {
-            self.edit(object, |typed| default(typed));
-        }
+        self.fill_in(object);
     }
 
     fn wants(&self, object: &Value) -> Vec<Dependency> {
@@ -145,9 +155,7 @@ impl<T: Send + Sync + 'static> Strategy for Typed<T> {
     fn prepare_for_create(&self, object: &mut Value, context: Context<'_>) {
         self.inner.prepare_for_create(object, context);
         // It may be of the type only now that a generated name is there.
-        if let Some(default) = &self.hooks.default {
-            self.edit(object, |typed| default(typed));
-        }
+        self.fill_in(object);
         if let Some(prepare) = &self.hooks.prepare_create {
             self.edit(object, |typed| prepare(typed, context));
         }

@@ -238,6 +238,23 @@ async fn a_conversion_that_fails_is_the_clients_fault_in_a_write_and_the_servers
 }
 
 #[tokio::test]
+async fn a_write_in_a_version_is_answered_with_what_the_conversions_make_of_it() {
+    let to_hub = |old: OldPost| {
+        let title = if old.spec.name.is_empty() { "untitled".to_owned() } else { old.spec.name };
+        Ok::<_, &str>(Post { spec: Spec { title, author: None, tags: Vec::new() }, status: None })
+    };
+    let from_hub = |hub: Post| Ok::<_, &str>(OldPost { spec: OldSpec { name: hub.spec.title } });
+    let registry = registry(post().version(Version::new("v1alpha1", to_hub, from_hub)));
+    let old = kind_of(&registry, "v1alpha1");
+    let object = json!({"metadata": {"name": "a", "labels": {"x": "y"}}, "spec": {"name": "", "more": 1}});
+    let made = registry.create(&old, "default", object, &WriteOptions::default()).await.unwrap().object.value();
+    assert_eq!(made["spec"], json!({"name": "untitled", "more": 1}));
+    assert_eq!(made["metadata"]["labels"], json!({"x": "y"}));
+    let read = registry.get(&old, "default", "a").await.unwrap().value();
+    assert_eq!(read["spec"], json!({"name": "untitled"}));
+}
+
+#[tokio::test]
 async fn labels_and_annotations_outlive_a_conversion() {
     let registry = registry(in_two_versions());
     let old = kind_of(&registry, "v1alpha1");

@@ -8,10 +8,13 @@
     reason = "tests: a failure is a failed test, in their helper functions too"
 )]
 
+mod collecting;
+mod custom;
 mod kinds;
 mod patch;
 mod rbac;
 mod schema;
 mod sim;
 mod typed;
+mod wardle;
 mod writes;

@@ -226,6 +226,14 @@ pub(super) enum Server {
 }
 
 impl Server {
+    /// For messages.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Real(_) => "the real server",
+            Self::Embedded(_) => "the embedded server",
+        }
+    }
+
     /// The code, and the body without what differs between any two servers.
     async fn ask(&self, step: &Step) -> (u16, String) {
         let (code, body) = self.answer(step).await;
@@ -234,6 +242,12 @@ impl Server {
 
     /// The same with the body as a tree: the order of fields is none of its.
     pub(super) async fn answer(&self, step: &Step) -> (u16, Value) {
+        let (code, body) = self.raw(step).await;
+        (code, masked(&body))
+    }
+
+    /// The code and the whole body.
+    pub(super) async fn raw(&self, step: &Step) -> (u16, Value) {
         let path = step.path.split('?').next().unwrap();
         let mut body = if step.body.is_null() { String::new() } else { step.body.to_string() };
         if body.contains("{uid}") {
@@ -241,11 +255,22 @@ impl Server {
             let text = |at: &str| there.pointer(at).and_then(Value::as_str).unwrap_or_default().to_owned();
             body = body.replace("{uid}", &text("/metadata/uid")).replace("{rv}", &text("/metadata/resourceVersion"));
         }
-        let (code, body) = self.send(step.method, step.path, body).await;
-        (code, masked(&body))
+        self.send(step.method, step.path, body).await
     }
 
-    async fn send(&self, method: &'static str, path: &str, body: String) -> (u16, Value) {
+    pub(super) async fn send(&self, method: &'static str, path: &str, body: String) -> (u16, Value) {
+        let (code, body) = self.bytes(method, path, body).await;
+        // For a path that is not there, a kube-apiserver has no JSON.
+        let plain = || json!({"code": code, "plain": String::from_utf8_lossy(&body)});
+        (code, serde_json::from_slice(&body).unwrap_or_else(|_| plain()))
+    }
+
+    /// The whole text of an answer, such as the lines of a watch that ends by itself.
+    pub(super) async fn text(&self, path: &str) -> String {
+        String::from_utf8(self.bytes("GET", path, String::new()).await.1.to_vec()).unwrap()
+    }
+
+    async fn bytes(&self, method: &'static str, path: &str, body: String) -> (u16, bytes::Bytes) {
         let request = Request::builder()
             .method(method.parse::<Method>().unwrap())
             .uri(path)
@@ -255,13 +280,12 @@ impl Server {
         match self {
             Self::Real(api) => {
                 let answer = api.send(request.body(body.into()).unwrap()).await.unwrap();
-                (answer.status.as_u16(), answer.json())
+                (answer.status.as_u16(), answer.body)
             }
             Self::Embedded(server) => {
                 let answer = server.answer(request.body(full(body)).unwrap()).await;
                 let code = answer.status().as_u16();
-                let body = answer.into_body().collect().await.unwrap().to_bytes();
-                (code, serde_json::from_slice(&body).unwrap())
+                (code, answer.into_body().collect().await.unwrap().to_bytes())
             }
         }
     }
@@ -277,7 +301,7 @@ fn content_type(method: &str, path: &str) -> &'static str {
 }
 
 /// The same without what two servers never have alike: UIDs, times, revisions, and those in sentences.
-fn masked(value: &Value) -> Value {
+pub(super) fn masked(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
             let mut out = Map::new();

@@ -13,14 +13,6 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use testbed::{Kubectl, Output, Port, Process, eventually};
 
-/// Where cargo puts the examples that it builds with all tests.
-fn program(example: &str) -> std::path::PathBuf {
-    let tests = std::env::current_exe().unwrap();
-    let path = tests.ancestors().nth(2).unwrap().join("examples").join(example);
-    assert!(path.exists(), "{} is missing: cargo build --workspace --examples", path.display());
-    path
-}
-
 /// An example that runs, and a kubectl for it.
 struct Served {
     kubectl: Kubectl,
@@ -39,7 +31,7 @@ impl Served {
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": ""}}],
         });
         std::fs::write(&config, text.to_string()).unwrap();
-        let process = Process::spawn(example, &program(example), &[port.addr()], &home.path().join("log"));
+        let process = Process::spawn(example, &testbed::example(example), &[port.addr()], &home.path().join("log"));
         let kubectl = Kubectl::new(&config, home.path());
         let ready = async || kubectl.run(&["get", "--raw", "/readyz"]).await.holds("ok");
         eventually(Duration::from_secs(60), ready).await;
@@ -187,35 +179,18 @@ async fn flunders_are_converted_or_refused() {
     let served = Served::start("wardle").await;
     let kubectl = &served.kubectl;
     let old = "flunders.v1alpha1.wardle.example.com";
-    let object = flunder("v1alpha1", "a", json!({"reference": "x", "referenceType": "Fischer"}));
-    send(kubectl, &["create"], &object).await.ok();
+    send(kubectl, &["create"], &flunder("v1alpha1", "a", json!({"reference": "x"}))).await.ok();
     let hub = kubectl.run(&["get", "flunder", "a", "-o", "jsonpath={.apiVersion} {.spec}"]).await;
-    assert_eq!(hub.ok(), r#"wardle.example.com/v1beta1 {"fischerReference":"x"}"#);
+    assert_eq!(hub.ok(), r#"wardle.example.com/v1beta1 {"flunderReference":"x","referenceType":"Flunder"}"#);
     let shown = kubectl.run(&["get", old, "a", "-o", "jsonpath={.apiVersion} {.spec}"]).await;
-    assert_eq!(shown.ok(), r#"wardle.example.com/v1alpha1 {"reference":"x","referenceType":"Fischer"}"#);
-    let odd = flunder("v1alpha1", "b", json!({"reference": "x", "referenceType": "Other"}));
-    let refused = send(kubectl, &["create"], &odd).await;
-    let why = "Flunder in version \"v1alpha1\" cannot be handled as a Flunder: wardle.example.com/v1alpha1 cannot be \
-                   converted to wardle.example.com/v1beta1: spec.referenceType: \"Other\" is neither Flunder nor Fischer";
-    assert!(refused.refused().contains(why), "{refused}");
-    // A dry run knows it, too.
-    assert!(send(kubectl, &["create", "--dry-run=server"], &odd).await.refused().contains(why));
-    let both = flunder("v1beta1", "c", json!({"flunderReference": "x", "fischerReference": "y"}));
-    send(kubectl, &["create"], &both).await.ok();
-    let unread = kubectl.run(&["get", old, "c"]).await;
-    assert!(
-        unread
-            .refused()
-            .contains("(InternalError): flunders.wardle.example.com \"c\" cannot be read in version \"v1alpha1\""),
-        "{unread}"
-    );
-    kubectl.run(&["delete", "flunder", "c"]).await.ok();
-    let changed = flunder("v1alpha1", "a", json!({"reference": "z", "referenceType": "Fischer"}));
-    let refused = send(kubectl, &["apply", "--server-side", "--force-conflicts"], &changed).await;
-    assert!(
-        refused.refused().contains("spec.fischerReference: Forbidden: a fischer stays with its flunder"),
-        "{refused}"
-    );
+    assert_eq!(shown.ok(), r#"wardle.example.com/v1alpha1 {"reference":"x","referenceType":"Flunder"}"#);
+    let both = json!({"flunderReference": "x", "fischerReference": "y"});
+    let why = "The Flunder \"b\" is invalid: spec.fischerReference: Invalid value: \"y\": cannot be set with \
+               flunderReference at the same time";
+    for args in [vec!["create"], vec!["create", "--dry-run=server"]] {
+        let refused = send(kubectl, &args, &flunder("v1beta1", "b", both.clone())).await;
+        assert!(refused.refused().contains(why), "{refused}");
+    }
     served.end().await;
 }
 
@@ -224,7 +199,7 @@ async fn a_fischer_bans_flunders() {
     let served = Served::start("wardle").await;
     let kubectl = &served.kubectl;
     let fischer = json!({
-        "apiVersion": "wardle.example.com/v1beta1", "kind": "Fischer", "metadata": {"name": "f"}, "disallowedFlunders": ["bad"],
+        "apiVersion": "wardle.example.com/v1alpha1", "kind": "Fischer", "metadata": {"name": "f"}, "disallowedFlunders": ["bad"],
     });
     send(kubectl, &["create"], &fischer).await.ok();
     for version in ["v1alpha1", "v1beta1"] {

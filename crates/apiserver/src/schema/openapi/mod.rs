@@ -42,6 +42,8 @@ pub struct Served<'a> {
     pub type_name: &'a str,
     /// The schema out of a definition; `None`: the types say it.
     pub schema: Option<&'a Value>,
+    /// Such as `spec.color`: what a field selector may name, beside metadata.
+    pub selectable_fields: &'a [String],
 }
 
 /// Which specification a document follows.

@@ -214,7 +214,9 @@ impl Writer {
         let sorted: BTreeMap<_, _> = properties.into_iter().collect();
         schema.insert("properties".to_owned(), Value::Object(sorted.into_iter().collect()));
         schema.entry("type").or_insert_with(|| "object".into());
+        selectable(served, &mut schema);
         let mut schema = Value::Object(schema);
+        either(&mut schema);
         if self.spec == Spec::V2 {
             as_v2(&mut schema);
         }
@@ -229,7 +231,7 @@ impl Writer {
         }
         let item = Map::from_iter([("$ref".to_owned(), self.spec.reference(served.type_name).into())]);
         let metadata = self.reference(common, &format!("{META}ListMeta"));
-        let schema = json!({
+        let mut schema = json!({
             "type": "object",
             "required": ["items"],
             "properties": {
@@ -239,6 +241,9 @@ impl Writer {
                 "metadata": metadata,
             },
         });
+        if let Some(fields) = schema.as_object_mut() {
+            selectable(served, fields);
+        }
         self.done.insert(served.list_name(), schema);
     }
 }
@@ -277,6 +282,30 @@ fn topology(topology: &Topology, out: &mut Map<String, Value>) {
         }
     };
     out.insert(name.to_owned(), value.into());
+}
+
+/// Says which fields a selector may name, beside those of the metadata.
+fn selectable(served: &Served<'_>, schema: &mut Map<String, Value>) {
+    if !served.selectable_fields.is_empty() {
+        let fields = served.selectable_fields.iter().map(|path| json!({"fieldPath": path}));
+        schema.insert("x-kubernetes-selectable-fields".to_owned(), fields.collect());
+    }
+}
+
+/// Says in other words, too, that a number or a text may stand somewhere, for clients that do not know Kubernetes' own.
+fn either(schema: &mut Value) {
+    let Some(fields) = schema.as_object_mut() else { return };
+    if fields.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true)) {
+        let types = json!([{"type": "integer"}, {"type": "string"}]);
+        fields.entry("anyOf").or_insert(types);
+    }
+    for (key, value) in fields.iter_mut() {
+        match (key.as_str(), value) {
+            ("properties", Value::Object(properties)) => properties.values_mut().for_each(either),
+            ("items" | "additionalProperties", value) => either(value),
+            _ => {}
+        }
+    }
 }
 
 fn as_v2(schema: &mut Value) {

@@ -17,6 +17,7 @@ fn served<'a>(types: &'a Types, verbs: &'a [String], below: &'a [(String, Vec<St
         types,
         type_name: builtin_kind("apps", "v1", "Deployment").unwrap(),
         schema: None,
+        selectable_fields: &[],
     }
 }
 

@@ -31,7 +31,9 @@ async fn who_deletes_again_may_want_another_end() {
     let mut town = Town::new(0).await;
     let held = json!({"metadata": {"name": "root", "finalizers": ["example.com/hold"]}});
     let root = town.create("configmaps", held).await.unwrap();
-    town.create("configmaps", owned("child", &root, "ConfigMap")).await.unwrap();
+    let mut child = owned("child", &root, "ConfigMap");
+    child["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] = true.into();
+    town.create("configmaps", child).await.unwrap();
     town.delete("configmaps", "root", Propagation::Background).await;
     town.live(5).await;
     assert!(town.get("configmaps", "child").await.is_some());
