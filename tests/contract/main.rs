@@ -56,7 +56,7 @@ async fn kubefold_answers_as_a_kube_apiserver() {
         report.extend(paging::verdicts(&members[0], fleet, of_several, &mut differences).await);
     }
     // (d): the embedded server by itself, on each storage, with what the one member holds.
-    let own = Embedded::on_each_storage(&members[0]).await;
+    let own = Box::pin(Embedded::on_each_storage(&members[0])).await;
     let targets: Vec<&Target> = own.iter().map(|own| &own.target).collect();
     let mut of_embedded: Vec<Differences> = targets.iter().map(|_| Differences::of_embedded()).collect();
     for (check, seen) in compared_with_each(&members[0], &targets, &checks).await {

@@ -134,7 +134,7 @@ fn refusals() -> Vec<Asked> {
             }),
         ),
         alike("POST", NEW, old("z", json!({}))),
-        alike("POST", DRY, new("z", valid.clone())),
+        alike("POST", DRY, new("z", valid)),
         read("/apis/wardle.example.com/v1beta1/namespaces/shop/flunders/z"),
         alike("POST", strict, new("z", json!({"reference": "x"}))),
         apart(CUSTOM_WORDS, "POST", NEW, json!({"apiVersion": "wardle.example.com/v1beta1", "kind": "Fischer"})),

@@ -24,19 +24,19 @@ async fn a_life(place: Place) {
     let log = home.path().join("log");
     let mut controller = Process::spawn("sample-controller", &client("sample-controller"), &[kubeconfig], &log);
 
-    let foo = json!({
+    let stored = json!({
         "apiVersion": "samplecontroller.k8s.io/v1alpha1", "kind": "Foo", "metadata": {"name": "example"},
         "spec": {"deploymentName": "made", "replicas": 1},
     });
-    let foo = served.api.create(FOOS, &foo).await;
+    let stored = served.api.create(FOOS, &stored).await;
     let deployment = served.until(DEPLOYMENT, |_| true).await;
     let owner = json!([{
-        "apiVersion": "samplecontroller.k8s.io/v1alpha1", "kind": "Foo", "name": "example", "uid": uid(&foo),
+        "apiVersion": "samplecontroller.k8s.io/v1alpha1", "kind": "Foo", "name": "example", "uid": uid(&stored),
         "controller": true, "blockOwnerDeletion": true,
     }]);
     assert_eq!(deployment["metadata"]["ownerReferences"], owner);
     assert_eq!(deployment["spec"]["replicas"], 1);
-    served.until(FOO, |foo| foo["status"]["availableReplicas"] == 0).await;
+    served.until(FOO, |one| one["status"]["availableReplicas"] == 0).await;
     eventually(SOON, async || {
         let events = served.api.get("/api/v1/namespaces/default/events").await;
         let told =
