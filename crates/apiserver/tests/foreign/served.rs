@@ -48,7 +48,7 @@ impl Place {
     /// The server's life on it: until `stop`, and until the storage is closed.
     async fn serve(&self, server: Server, address: &str, stop: CancellationToken, tasks: &mut JoinSet<()>) {
         match self {
-            Self::Memory(memory) => live(server, Arc::clone(memory), address, stop, tasks).await,
+            Self::Memory(memory) => live(server, memory.clone(), address, stop, tasks).await,
             Self::File(folder) => {
                 let file = Sqlite::open(&folder.path().join("objects.db"), Bounds::default()).await.unwrap();
                 live(server, Arc::new(file), address, stop, tasks).await;
@@ -64,7 +64,7 @@ impl Place {
 
 async fn live(
     server: Server,
-    storage: Arc<impl Storage>,
+    storage: Arc<dyn Storage>,
     address: &str,
     stop: CancellationToken,
     tasks: &mut JoinSet<()>,
