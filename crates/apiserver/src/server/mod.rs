@@ -103,8 +103,8 @@ pub enum ServerError {
     /// No such kind is built in.
     #[error("no built-in kind is called {0}; write plural.group, such as leases.coordination.k8s.io, or namespaces")]
     NotBuiltIn(String),
-    /// The storage refused what every server begins with.
-    #[error("the storage does not take the namespaces that a server begins with: {}", .0.message)]
+    /// The storage refused what every server begins with: namespaces, and a list of custom resource definitions.
+    #[error("the storage does not answer what a server begins with: {}", .0.message)]
     Storage(Box<Status>),
     /// The address cannot be found.
     #[error("{address} is no address to listen on ({source}); write host:port, such as 127.0.0.1:8080")]
@@ -251,7 +251,8 @@ impl Server {
         let registry = registry_of(self.storage, self.env, kinds);
         bootstrap(&registry).await.map_err(|status| ServerError::Storage(Box::new(status)))?;
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        if let Some(definitions) = Definitions::new(registry.clone()) {
+        if let Some(mut definitions) = Definitions::new(registry.clone()) {
+            definitions.begin().await.map_err(|status| ServerError::Storage(Box::new(status)))?;
             tasks.spawn(definitions.follow_until(stop.clone()));
         }
         let collector = Sim::new(registry.clone(), sim::Options { workloads: false, ..sim::Options::default() });
