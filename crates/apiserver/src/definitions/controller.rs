@@ -63,6 +63,19 @@ impl Definitions {
         Some(Self { registry, kind, served: BTreeMap::new(), going: BTreeSet::new() })
     }
 
+    /// Serves what was established before, so that a server that starts again answers for its custom resources at once.
+    ///
+    /// Errors: the storage's.
+    pub async fn begin(&mut self) -> Result<(), Status> {
+        let all = self.registry.list(&self.kind, "", &ListOptions::default()).await?;
+        for definition in all.objects.iter().map(|object| object.value()) {
+            if is_true(&definition, "Established") {
+                self.serve(&definition);
+            }
+        }
+        Ok(())
+    }
+
     /// Follows them until it is cancelled, whatever the storage says.
     ///
     /// Cancel: safe.
@@ -113,27 +126,27 @@ impl Definitions {
         if !text(definition, "/metadata/deletionTimestamp").is_empty() {
             return self.clear(definition).await;
         }
-        let accepted = self.accept(definition).await?;
-        // Names that were not accepted leave what was served before as it was.
-        if is_true(&accepted, "Established") {
-            self.serve(&accepted);
-        }
-        Ok(())
+        self.accept(definition).await
     }
 
-    /// Says in the status which names the definition has. Answers the definition with it.
-    async fn accept(&self, definition: &Value) -> Result<Value, Status> {
+    /// Says in the status which names the definition has. What it says is served is served before that: a client that waits
+    /// for `Established` may begin at once.
+    async fn accept(&mut self, definition: &Value) -> Result<(), Status> {
         let taken = self.taken(definition).await?;
         let now = self.registry.env().now_text();
         let mut wanted = definition.clone();
         judge(&mut wanted, &taken, &now);
+        // Names that were not accepted leave what was served before as it was.
+        if is_true(&wanted, "Established") {
+            self.serve(&wanted);
+        }
         if wanted.get("status") == definition.get("status") {
-            return Ok(wanted);
+            return Ok(());
         }
         self.write_status(definition, wanted.get("status").cloned().unwrap_or_default()).await
     }
 
-    async fn write_status(&self, definition: &Value, status: Value) -> Result<Value, Status> {
+    async fn write_status(&self, definition: &Value, status: Value) -> Result<(), Status> {
         let name = text(definition, "/metadata/name");
         let mut options = WriteOptions::default();
         (options.part, options.manager) = (Part::Status, MANAGER.to_owned());
@@ -142,10 +155,9 @@ impl Definitions {
             Ok(())
         });
         match Box::pin(written).await {
-            Ok(written) => Ok(written.object.value()),
             // It is gone, or another event of it is on its way.
-            Err(status) if matches!(status.reason, Reason::NotFound | Reason::Conflict) => Ok(definition.clone()),
-            Err(status) => Err(status),
+            Err(status) if !matches!(status.reason, Reason::NotFound | Reason::Conflict) => Err(status),
+            _ => Ok(()),
         }
     }
 
@@ -262,10 +274,7 @@ impl Definitions {
         let all = self.registry.list(&self.kind, "", &ListOptions::default()).await?;
         for other in all.objects.iter().map(|object| object.value()) {
             if !is_true(&other, "NamesAccepted") && text(&other, "/metadata/deletionTimestamp").is_empty() {
-                let accepted = self.accept(&other).await?;
-                if is_true(&accepted, "Established") {
-                    self.serve(&accepted);
-                }
+                self.accept(&other).await?;
             }
         }
         Ok(())

@@ -116,8 +116,8 @@ pub enum ServerError {
     /// No such kind is built in.
     #[error("no built-in kind is called {0}; write plural.group, such as leases.coordination.k8s.io, or namespaces")]
     NotBuiltIn(String),
-    /// The storage refused what every server begins with.
-    #[error("the storage does not take the namespaces that a server begins with: {}", .0.message)]
+    /// The storage refused what every server begins with: namespaces, and a list of custom resource definitions.
+    #[error("the storage does not answer what a server begins with: {}", .0.message)]
     Storage(Box<Status>),
     /// Access cannot be decided by roles.
     #[error(transparent)]
@@ -289,7 +289,8 @@ impl Server {
             Authorization::Everything => None,
             Authorization::Rbac => Some(Box::pin(rbac::start(&registry, &tasks, &stop)).await?),
         };
-        if let Some(definitions) = Definitions::new(registry.clone()) {
+        if let Some(mut definitions) = Definitions::new(registry.clone()) {
+            definitions.begin().await.map_err(|status| ServerError::Storage(Box::new(status)))?;
             tasks.spawn(definitions.follow_until(stop.clone()));
         }
         let collector = Sim::new(registry.clone(), sim::Options { workloads: false, ..sim::Options::default() });

@@ -209,3 +209,31 @@ async fn with_tls_a_token_logs_in() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn custom_resources_are_served_at_once_after_a_restart() {
+    let storage = Arc::new(Memory::default());
+    let start = || Server::new().storage(Arc::clone(&storage)).start();
+    let running = start().await.unwrap();
+    let schema = json!({"openAPIV3Schema": {"type": "object"}});
+    let spec = json!({
+        "group": "example.com", "scope": "Namespaced", "names": {"plural": "notes", "kind": "Note"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}],
+    });
+    let definition = json!({"metadata": {"name": "notes.example.com"}, "spec": spec});
+    let kind = running.registry().kind("apiextensions.k8s.io", "CustomResourceDefinition").unwrap();
+    running.registry().create(&kind, "", definition, &WriteOptions::default()).await.unwrap();
+    let is_established = async || {
+        let there = running.registry().get(&kind, "", "notes.example.com").await.unwrap().value();
+        there["status"]["conditions"].as_array().is_some_and(|all| all.iter().any(|one| one["type"] == "Established"))
+    };
+    while !is_established().await {
+        tokio::task::yield_now().await;
+    }
+    // Whoever sees it established can use it.
+    assert!(running.registry().kind("example.com", "Note").is_some());
+    running.end().await;
+    let again = start().await.unwrap();
+    assert!(again.registry().kind("example.com", "Note").is_some());
+    again.end().await;
+}
