@@ -213,7 +213,7 @@ async fn with_tls_a_token_logs_in() {
 #[tokio::test]
 async fn custom_resources_are_served_at_once_after_a_restart() {
     let storage = Arc::new(Memory::default());
-    let start = || Server::new().storage(Arc::clone(&storage)).start();
+    let start = || Server::new().storage(storage.clone()).start();
     let running = start().await.unwrap();
     let schema = json!({"openAPIV3Schema": {"type": "object"}});
     let spec = json!({
