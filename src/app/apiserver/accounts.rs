@@ -15,7 +15,7 @@ use crate::{
 use kubefold_apiserver::{
     Status,
     registry::Registry,
-    serve::{SignError, TokenUser, Tokens, account_of},
+    serve::{ISSUER, SignError, TokenUser, Tokens, account_of},
 };
 
 /// In the state directory.
@@ -71,7 +71,7 @@ impl Accounts {
         validation.validate_nbf = true;
         // Whom it is for is judged by who asks.
         validation.validate_aud = false;
-        validation.set_issuer(&[self.issuer()]);
+        validation.set_issuer(&[ISSUER]);
         let TokenData { claims, .. } = decode(token, &self.verifier, &validation).ok()?;
         Some(claims)
     }
@@ -89,14 +89,7 @@ impl Accounts {
     fn sign(&self, claims: &Value) -> Result<String, SignError> {
         encode(&Header::new(Algorithm::ES256), claims, &self.signer).map_err(|error| SignError(error.into()))
     }
-
-    fn issuer(&self) -> &'static str {
-        ISSUER
-    }
 }
-
-/// As kubeadm and kind call it: it names a cluster's own server, wherever that is.
-const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
 impl Reviewer for Accounts {
     fn review<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Reviewed> {
@@ -105,7 +98,7 @@ impl Reviewer for Accounts {
                 return Reviewed::Foreign;
             }
             match self.user(token).await {
-                Ok(Some(user)) if user.audiences.iter().any(|one| one == self.issuer()) => {
+                Ok(Some(user)) if user.audiences.iter().any(|one| one == ISSUER) => {
                     Reviewed::Known(Bearer { caller: user.caller, ends_s: ends_s(token), by: By::Reviewer })
                 }
                 Ok(_) => Reviewed::Refused,
@@ -125,10 +118,6 @@ pub(super) struct AllTokens {
 }
 
 impl Tokens for AllTokens {
-    fn issuer(&self) -> &str {
-        self.accounts.issuer()
-    }
-
     fn sign(&self, claims: &Value) -> Result<String, SignError> {
         self.accounts.sign(claims)
     }

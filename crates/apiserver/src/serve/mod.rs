@@ -57,7 +57,7 @@ use kubefold_wire::{
 };
 
 pub use bootstrap::{bootstrap, built_in, built_in_kinds, registry_of};
-pub use tokens::{SignError, TokenUser, Tokens, account_of};
+pub use tokens::{ISSUER, SignError, TokenUser, Tokens, account_of};
 
 use context::{RequestContext, Target};
 

@@ -35,7 +35,7 @@ const TOKEN_SECONDS: i64 = 3600;
 const TOKEN_SECONDS_MIN: i64 = 600;
 const TOKEN_SECONDS_MAX: i64 = 1 << 32;
 /// What a token of an account is for, and who signs it, where nobody says otherwise. Source: kubeadm and kind.
-const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+pub const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 const REQUEST: &str = "TokenRequest";
 const PREFIX: &str = "system:serviceaccount:";
 /// What a token may be bound to: the kind, its name in the claims, and its plural.
