@@ -245,7 +245,13 @@ fn claims(target: &Target, tokens: &Arc<dyn Tokens>, audiences: &[Value], of: Va
 ///
 /// Errors: 400 for another kind or namespace, 422 for another name.
 fn request_of(target: &Target, body: &[u8]) -> Result<Value, Status> {
-    let request = object(body)?;
+    let mut request = object(body)?;
+    // What is left out is that of the subresource.
+    for (field, word) in [("kind", REQUEST), ("apiVersion", "authentication.k8s.io/v1")] {
+        if text(&request, &format!("/{field}")).is_empty() {
+            put(&mut request, field, Some(word.into()));
+        }
+    }
     let (kind, version) = (text(&request, "/kind"), text(&request, "/apiVersion"));
     if (kind, version) != (REQUEST, "authentication.k8s.io/v1") {
         let version = Quoted(version);
