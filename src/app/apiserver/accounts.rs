@@ -76,14 +76,14 @@ impl Accounts {
         Some(claims)
     }
 
-    /// Whose a token is, and whom it is for.
+    /// Whose a token with these claims is, and whom it is for.
     ///
     /// Errors: nobody can say.
-    async fn user(&self, token: &str) -> Result<Option<TokenUser>, Status> {
-        let (Some(claims), Some(registry)) = (self.claims(token), self.registry.get()) else { return Ok(None) };
+    async fn user(&self, claims: &Value) -> Result<Option<TokenUser>, Status> {
+        let Some(registry) = self.registry.get() else { return Ok(None) };
         let audiences = claims.get("aud").and_then(Value::as_array).into_iter().flatten();
         let audiences = audiences.filter_map(Value::as_str).map(str::to_owned).collect();
-        Ok(account_of(registry, &claims).await?.map(|caller| TokenUser { caller, audiences }))
+        Ok(account_of(registry, claims).await?.map(|caller| TokenUser { caller, audiences }))
     }
 
     fn sign(&self, claims: &Value) -> Result<String, SignError> {
@@ -94,10 +94,8 @@ impl Accounts {
 impl Reviewer for Accounts {
     fn review<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Reviewed> {
         Box::pin(async move {
-            if self.claims(token).is_none() {
-                return Reviewed::Foreign;
-            }
-            match self.user(token).await {
+            let Some(claims) = self.claims(token) else { return Reviewed::Foreign };
+            match self.user(&claims).await {
                 Ok(Some(user)) if user.audiences.iter().any(|one| one == ISSUER) => {
                     Reviewed::Known(Bearer { caller: user.caller, ends_s: ends_s(token), by: By::Reviewer })
                 }
@@ -126,7 +124,10 @@ impl Tokens for AllTokens {
         Box::pin(async move {
             let own = [self.issuer().to_owned()];
             let wanted = if audiences.is_empty() { &own } else { audiences };
-            let of_account = self.accounts.user(token).await.ok().flatten();
+            let of_account = match self.accounts.claims(token) {
+                Some(claims) => self.accounts.user(&claims).await.ok().flatten(),
+                None => None,
+            };
             let user = match of_account {
                 Some(user) => user,
                 // What else lets somebody in is for this server.

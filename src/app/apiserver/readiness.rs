@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use kubefold_apiserver::storage::{Memory, Page, Range, Record, StorageError, WatchItem, When};
 
-    /// A storage that is away when it is told to be.
+    /// A storage in memory that a test can make unavailable.
     struct Away(Memory, Mutex<bool>);
 
     impl Storage for Away {

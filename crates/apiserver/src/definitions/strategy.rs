@@ -75,7 +75,7 @@ impl Strategy for Definition {
         add_stored(new);
     }
 
-    /// Source: `pkg/registry/customresourcedefinition/etcd.go` `Delete`, which counts no generation and knows no grace period.
+    /// Source: `pkg/registry/customresourcedefinition/etcd.go` `Delete`. It does not raise the generation, and there is no grace period.
     fn begin_deletion(&self, object: &mut Value, now: &str) -> bool {
         let why = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
         set_condition(object, "Terminating", ["True", "InstanceDeletionPending", why], now);

@@ -191,13 +191,16 @@ fn take(index: &mut Index, place: usize, event: &Event) -> u64 {
     let are_bindings = RESOURCES.get(place).is_some_and(|plural| plural.ends_with("bindings"));
     match event {
         Event::Added(object) | Event::Modified(object) => {
-            match (are_bindings, read::<Binding>(object), read::<Role>(object)) {
-                (true, Some(binding), _) => index.set_binding(binding),
-                (false, _, Some(Role { metadata, rules })) => {
+            let is_read = if are_bindings {
+                read(object).map(|binding: Binding| index.set_binding(binding))
+            } else {
+                read(object).map(|Role { metadata, rules }| {
                     index.set_role(&metadata.namespace, &metadata.name, rules.into());
-                }
-                // What cannot be read grants nothing.
-                _ => remove(index, are_bindings, object),
+                })
+            };
+            // What cannot be read grants nothing.
+            if is_read.is_none() {
+                remove(index, are_bindings, object);
             }
             object.revision()
         }

@@ -30,17 +30,34 @@ impl ApiServer {
     ///
     /// Errors: 403, or 400 for a path that is no path.
     pub fn authorize(&self, parts: &Parts) -> Result<(), Status> {
-        let Some(authorizer) = &self.inner.settings.authorizer else { return Ok(()) };
-        let caller = parts.extensions.get::<Caller>().cloned().unwrap_or_else(anonymous);
+        self.permitted(parts).map(drop)
+    }
+
+    /// The same. Gives what the request is about, if somebody had to know that.
+    ///
+    /// Errors: as of [`ApiServer::authorize`].
+    pub(super) fn permitted(&self, parts: &Parts) -> Result<Option<RequestInfo>, Status> {
+        let Some(authorizer) = &self.inner.settings.authorizer else { return Ok(None) };
+        let nobody;
+        let caller = match parts.extensions.get::<Caller>() {
+            Some(caller) => caller,
+            None => {
+                nobody = anonymous();
+                &nobody
+            }
+        };
         let asked = Asked::of(&parts.method, &parts.uri)?;
         let attributes = Attributes::of(&asked.info, &asked.path);
-        let decision = authorizer.decide(&caller, &attributes);
+        let decision = authorizer.decide(caller, &attributes);
         if let Some(notes) = audit::notes() {
             let word = if decision.allowed { "allow" } else { "forbid" };
             notes.annotate("authorization.k8s.io/decision", word.to_owned());
             notes.annotate("authorization.k8s.io/reason", decision.reason.clone());
         }
-        if decision.allowed { Ok(()) } else { Err(attributes.refused(&caller, &decision.reason)) }
+        if !decision.allowed {
+            return Err(attributes.refused(caller, &decision.reason));
+        }
+        Ok(Some(asked.info))
     }
 
     /// The objects for whoever asks: for the server itself where nobody is said to, and everybody may do everything.
@@ -87,7 +104,7 @@ impl ApiServer {
 /// What a request is about.
 struct Asked {
     info: RequestInfo,
-    /// Decoded, with a slash at the end if it has one.
+    /// Decoded, with a slash at the end if it has one; empty for a resource.
     path: String,
 }
 
@@ -96,6 +113,9 @@ impl Asked {
     fn of(method: &Method, uri: &Uri) -> Result<Self, Status> {
         let refused = |error: kubefold_wire::info::PathError| Status::bad_request(error.to_string());
         let info = RequestInfo::of(method, without_tail(uri.path()), uri.query()).map_err(refused)?;
+        if info.is_resource_request {
+            return Ok(Self { info, path: String::new() });
+        }
         let parts = uri.path().split('/').map(decode_segment).collect::<Result<Vec<_>, _>>().map_err(refused)?;
         Ok(Self { info, path: parts.join("/") })
     }

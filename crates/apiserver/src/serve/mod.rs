@@ -201,10 +201,13 @@ impl ApiServer {
     async fn routed(&self, parts: &Parts, body: Body) -> Result<Response<Body>, Status> {
         let (path, query) = (parts.uri.path(), parts.uri.query());
         deadline::check(&parts.method, path, query)?;
-        if let Err(status) = self.authorize(parts) {
-            drain(body).await;
-            return Err(status);
-        }
+        let known = match self.permitted(parts) {
+            Ok(known) => known,
+            Err(status) => {
+                drain(body).await;
+                return Err(status);
+            }
+        };
         if let Some(path) = HealthPath::of(path) {
             return health::answer(path, parts, &**self.inner.registry.storage()).await;
         }
@@ -214,8 +217,11 @@ impl ApiServer {
         if let Some(answer) = self.inner.discovery.answer(&self.inner.registry.catalog(), &self.inner.settings, parts) {
             return answer;
         }
-        let info = RequestInfo::of(&parts.method, without_tail(path), query)
-            .map_err(|error| Status::bad_request(error.to_string()))?;
+        let info = match known {
+            Some(info) => info,
+            None => RequestInfo::of(&parts.method, without_tail(path), query)
+                .map_err(|error| Status::bad_request(error.to_string()))?,
+        };
         if !info.is_resource_request || info.resource.is_empty() {
             return Err(Status::no_such_path());
         }
