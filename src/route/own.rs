@@ -32,7 +32,7 @@ impl Router {
             Box::pin(drain(body)).await;
             return Err(status);
         }
-        Ok(self.own.answer(who.caller, Request::from_parts(parts.clone(), body)).await)
+        Ok(self.own.answer(who.caller, Request::from_parts(parts.clone(), body)).await?)
     }
 
     /// Asks every member whether somebody may do something with an object of the whole fleet.
