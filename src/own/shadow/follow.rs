@@ -23,6 +23,7 @@ use super::{
     compose::Seen,
     object::{Reference, list, states},
     undo,
+    world::namespaces,
 };
 use crate::{
     own::GROUP,
@@ -32,7 +33,7 @@ use crate::{
 };
 use kubefold_apiserver::{
     kinds::Kind,
-    registry::{Event, From, Registry, Selection, WriteOptions},
+    registry::{DeleteOptions, Event, From, Registry, Selection, WriteOptions},
 };
 use kubefold_wire::{
     access::{text, texts},
@@ -63,7 +64,8 @@ struct Items {
 }
 
 impl Items {
-    fn set(&mut self, name: &Name, places: BTreeSet<(Gvr, String)>) {
+    /// Says which items one has; `None`: it is gone.
+    fn set(&mut self, name: &Name, places: Option<BTreeSet<(Gvr, String)>>) {
         for (gvr, key) in self.of.remove(name).into_iter().flatten() {
             let Some(keys) = self.by_key.get_mut(&gvr) else { continue };
             if let Some(names) = keys.get_mut(&key) {
@@ -76,13 +78,12 @@ impl Items {
                 self.by_key.remove(&gvr);
             }
         }
+        let Some(places) = places else { return };
         for (gvr, key) in &places {
             let keys = self.by_key.entry(gvr.clone()).or_default();
             keys.entry(key.clone()).or_default().insert(name.clone());
         }
-        if !places.is_empty() {
-            self.of.insert(name.clone(), places);
-        }
+        self.of.insert(name.clone(), places);
     }
 
     fn having(&self, gvr: &Gvr, key: &str) -> Vec<Name> {
@@ -115,6 +116,7 @@ impl Follower {
             tokio::join!(
                 undo::run(&follower.shadow, &follower.registry, &follower.kind),
                 follower.refresh(changed),
+                follower.namespaces(),
                 follower.objects()
             );
         };
@@ -142,7 +144,7 @@ impl Follower {
                 }
                 Event::Deleted(object) => {
                     let name = (object.namespace().to_owned(), object.name().to_owned());
-                    self.items.lock().set(&name, BTreeSet::new());
+                    self.items.lock().set(&name, None);
                 }
                 Event::Synced(_) | Event::Progress(_) => {}
             }
@@ -162,7 +164,7 @@ impl Follower {
         }
         let kinds: BTreeSet<Gvr> = places.iter().map(|(gvr, _)| gvr.clone()).collect();
         let is_new = self.items.lock().of.get(name) != Some(&places);
-        self.items.lock().set(name, places);
+        self.items.lock().set(name, Some(places));
         for gvr in kinds {
             tasks.follow(self, gvr);
         }
@@ -189,6 +191,10 @@ impl Follower {
                 names.insert(name);
             }
             for (namespace, name) in names {
+                if self.shadow.world().lacks_namespace(&namespace).await {
+                    self.go_with_namespace(&namespace, &name).await;
+                    continue;
+                }
                 match self.registry.get(&self.kind, &namespace, &name).await {
                     Err(status) if status.code != http::StatusCode::NOT_FOUND => {
                         tracing::debug!(namespace, name, error = status.message, "a ShadowResource is not looked at");
@@ -199,11 +205,35 @@ impl Follower {
         }
     }
 
+    /// Deletes a ShadowResource whose namespace is gone.
+    async fn go_with_namespace(&self, namespace: &str, name: &str) {
+        let deleted = self.registry.delete(&self.kind, namespace, name, &DeleteOptions::default()).await;
+        if let Err(status) = deleted
+            && status.code != http::StatusCode::NOT_FOUND
+        {
+            tracing::info!(namespace, name, error = status.message, "a ShadowResource stays behind its namespace");
+        }
+    }
+
+    /// Marks those in namespaces that go.
+    async fn namespaces(&self) {
+        let gvr = namespaces();
+        loop {
+            if let Ok(ready) = self.stores.ready_in(&gvr, None, Mode::Lenient).await {
+                let of_namespace = |namespace: &str| {
+                    self.items.lock().of.keys().filter(|name| name.0 == namespace).cloned().collect::<Vec<Name>>()
+                };
+                self.store(&ready.running, of_namespace).await;
+            }
+            sleep(RETRY_AFTER).await;
+        }
+    }
+
     /// Follows one kind of items.
     async fn kind(&self, gvr: &Gvr) {
         loop {
             if let Ok(ready) = self.stores.ready_in(gvr, None, Mode::Lenient).await {
-                self.store(&ready.running, gvr).await;
+                self.store(&ready.running, |key| self.items.lock().having(gvr, key)).await;
             }
             sleep(RETRY_AFTER).await;
             // What changed meanwhile.
@@ -212,8 +242,8 @@ impl Follower {
         }
     }
 
-    /// Ends with the store.
-    async fn store(&self, running: &Arc<Running>, gvr: &Gvr) {
+    /// Marks those that an object of a store is about. Ends with the store.
+    async fn store(&self, running: &Arc<Running>, about: impl Fn(&str) -> Vec<Name>) {
         let store = &running.store;
         let (_, mut cursor) = store.snapshot_and_cursor(Revision(0), &Interest::Everything);
         let mut news = store.subscribe();
@@ -222,7 +252,8 @@ impl Follower {
             news.borrow_and_update();
             match store.read(&mut cursor, RECORDS_MAX, RECORDS_BYTES_MAX, &mut records) {
                 ReadAfter::Expired => {
-                    self.items.lock().all_of(gvr).iter().for_each(|name| self.mark(name));
+                    let all: Vec<Name> = self.items.lock().of.keys().cloned().collect();
+                    all.iter().for_each(|name| self.mark(name));
                     (_, cursor) = store.snapshot_and_cursor(Revision(0), &Interest::Everything);
                 }
                 _ if records.is_empty() => {
@@ -233,7 +264,7 @@ impl Follower {
                 _ => {
                     for record in records.drain(..) {
                         let key = String::from_utf8_lossy(record.entry.key());
-                        self.items.lock().having(gvr, &key).iter().for_each(|name| self.mark(name));
+                        about(&key).iter().for_each(|name| self.mark(name));
                     }
                 }
             }

@@ -142,6 +142,10 @@ impl World for Fleet {
     fn of_no_kind(&self, _: &Reference) -> Seen {
         Seen::Absent
     }
+
+    fn lacks_namespace<'a>(&'a self, name: &'a str) -> BoxFuture<'a, bool> {
+        futures::future::ready(name != "default").boxed()
+    }
 }
 
 /// ShadowResources of one process.
