@@ -13,7 +13,7 @@ use crate::{
     access::{Access, Grants, Impersonator, MASTERS, Own, Who},
     answer::{RequestContext, unbuilt::request_not_built},
     catalog::{MergedResource, Scope},
-    config::MemberName,
+    config::{MemberName, is_own_group},
     discovery::{Discovery, OpenApi, is_discovery_path, is_openapi_path},
     member::{
         Member,
@@ -295,6 +295,13 @@ impl Router {
             () if is_admin(who) => Box::default(),
             // A question to the members themselves.
             () if is_review(&gvr) => Box::pin(self.impersonates(who)).await?,
+            // kubefold's own objects, where it has a host.
+            () if is_own_group(&gvr.group)
+                && let Some(decided) = Box::pin(self.access.host_allows(who, &action_of(info, &gvr))).await =>
+            {
+                decided?;
+                Box::default()
+            }
             () => Box::pin(self.grants(info, &gvr, who, asked, parts)).await?,
         };
         // Boxed, as what follows is the path of every read.
@@ -355,6 +362,12 @@ impl Router {
         }
         let verb = parts.method.as_str().to_ascii_lowercase();
         let action = Action { verb, path: path.to_owned(), ..Action::default() };
+        // No member knows the host's own components: its aggregator, which asks for discovery and schemas.
+        if self.access.is_of_host(who.caller)
+            && let Some(decided) = self.access.host_allows(who, &action).await
+        {
+            return Ok(decided?);
+        }
         // Most often the first that is asked allows it: of 200 members not all have to be.
         let members = self.stores.registry().members();
         let first = members.iter().find(|member| member.usable() && member.health().is_reachable());
@@ -393,13 +406,9 @@ impl Router {
         let (own, member) = naming.split_of(gvr, &info.name).unzip();
         let action = |verb: &str, subresource: &str| Action {
             verb: verb.to_owned(),
-            group: gvr.group.to_string(),
-            version: gvr.version.to_string(),
-            resource: gvr.resource.to_string(),
             subresource: subresource.to_owned(),
-            namespace: info.namespace.clone(),
             name: own.as_deref().unwrap_or(&info.name).to_owned(),
-            ..Action::default()
+            ..action_of(info, gvr)
         };
         let grant = async |action: &Action| self.access.grant(who, action, member).await;
         let of_asked = action(&info.verb, &info.subresource);
@@ -542,6 +551,20 @@ fn is_admin(who: Who<'_>) -> bool {
 /// 403, and what to do instead.
 fn refuse(caller: &Caller, group: &'static str, headers: &HeaderMap) -> Response<Body> {
     Status::from(RouteError::NotAdmin { user: caller.user.clone(), group, admins: MASTERS }).into_response_to(headers)
+}
+
+/// What a request wants to do, in its own terms.
+fn action_of(info: &RequestInfo, gvr: &Gvr) -> Action {
+    Action {
+        verb: info.verb.clone(),
+        group: gvr.group.to_string(),
+        version: gvr.version.to_string(),
+        resource: gvr.resource.to_string(),
+        subresource: info.subresource.clone(),
+        namespace: info.namespace.clone(),
+        name: info.name.clone(),
+        ..Action::default()
+    }
 }
 
 /// Says whether a client asks for another protocol below an object, in what is none of the subresources that kubefold

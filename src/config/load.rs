@@ -10,7 +10,7 @@ use serde_saphyr::Spanned;
 
 use crate::config::{
     Access, AccountRule, ClientAuthorityRule, Config, ConfigError, Deadlines, MemberConfig, MemberName, Names,
-    OwnRights, OwnSubjects, Problem, SharedRule,
+    OwnRights, OwnSubjects, Problem, SharedRule, aggregation,
     checked::{Checked, Fault, fault, weight},
     credentials, duration,
     error::{FileError, Whose},
@@ -117,6 +117,12 @@ fn parse_text(text: &str, path: &Path, files: &mut Files) -> Result<Config, Conf
             .map(|authority| client_authority(authority, &members, files))
             .collect::<Checked<_>>()
             .map_err(whole)?,
+        aggregation: raw
+            .aggregation
+            .as_ref()
+            .map(|raw| aggregation::aggregation(raw, &members, files))
+            .transpose()
+            .map_err(whole)?,
         own: OwnRights { admins: people(&raw.admins), viewers: people(&raw.viewers) },
         members,
     })
@@ -149,7 +155,7 @@ fn client_authority(
     Ok(ClientAuthorityRule { bundle, member })
 }
 
-fn known_member(at: &Spanned<String>, members: &[MemberConfig]) -> Checked<MemberName> {
+pub(super) fn known_member(at: &Spanned<String>, members: &[MemberConfig]) -> Checked<MemberName> {
     match members.iter().find(|member| member.name.as_str() == at.value) {
         Some(member) => Ok(member.name.clone()),
         None => {

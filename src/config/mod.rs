@@ -4,6 +4,7 @@
 //!
 //! [`load`] reads the file once; [`Reloads`] yields every later good version of it.
 
+mod aggregation;
 mod carried;
 mod checked;
 mod credentials;
@@ -24,6 +25,7 @@ mod spread;
 #[cfg(test)]
 mod tests;
 
+pub use aggregation::{Aggregation, GroupVersion, OWN_GROUP, ServiceRef, is_own_group};
 pub use carried::CarriedKind;
 pub use error::{ConfigError, FileError, KindProblem, PolicyProblem, Problem};
 pub use kinds::KindConfig;
@@ -249,6 +251,8 @@ pub struct Config {
     pub client_authorities: Vec<ClientAuthorityRule>,
     /// Who may use kubefold's own.
     pub own: OwnRights,
+    /// The host, behind whose kube-aggregator kubefold serves.
+    pub aggregation: Option<Aggregation>,
 }
 
 /// An authority of client certificates, and where those are somebody.

@@ -7,7 +7,7 @@ use serde_saphyr::Spanned;
 
 #[cfg(test)]
 use crate::config::spread::RawSpreadLevel;
-use crate::config::{kinds::RawKind, spread::RawSpread};
+use crate::config::{aggregation::RawAggregation, kinds::RawKind, spread::RawSpread};
 
 /// The whole of `clusters.yaml`.
 #[derive(Debug, Deserialize)]
@@ -54,6 +54,9 @@ pub(super) struct RawConfig {
     /// members.
     #[serde(default)]
     pub(super) viewers: RawPeople,
+    /// The host cluster, whose kube-aggregator serves groups of this fleet. Default: none.
+    #[cfg_attr(test, schemars(with = "Option<RawAggregation>"))]
+    pub(super) aggregation: Option<Spanned<RawAggregation>>,
 }
 
 /// An authority that signs client certificates.

@@ -33,7 +33,7 @@ use kubefold_serving::{
     fingerprint::fingerprint,
     front_proxy::ProxyHeaders,
     health::Check,
-    tls::{Believed, ClientAuthority, Tls, TlsFiles},
+    tls::{Believed, ClientAuthority, FrontProxies, Tls, TlsFiles},
     upgrade::OnceUpgraded,
 };
 use kubefold_wire::body::{Body, BodyError, full};
@@ -115,7 +115,14 @@ async fn edge(limits: Limits) -> Edge {
     let authority = ClientAuthority { bundle: own.ca_certificate, believed: Believed::Everything };
     let client_authorities = vec![authority];
     let (certificate, key) = (own.serving_certificate, own.serving_key);
-    let files = TlsFiles { certificate, key, client_authorities, ..TlsFiles::default() };
+    let elsewhere = StateDir::open(&folder.path().join("other")).unwrap();
+    let other = authority::ensure(&elsewhere, &names, &BTreeSet::new(), SystemTime::now()).unwrap();
+    let [user, groups] = ["x-user", "x-group"].map(|name| vec![http::HeaderName::from_static(name)]);
+    let headers = ProxyHeaders { user, groups, uid: Vec::new(), extra_prefixes: vec!["x-more-".into()] };
+    let proxies =
+        FrontProxies { bundle: other.ca_certificate, names: Vec::new(), headers: headers.into(), cluster: None };
+    let front_proxies = vec![proxies];
+    let files = TlsFiles { certificate, key, client_authorities, front_proxies, ..TlsFiles::default() };
     let tls = std::sync::Arc::new(ArcSwap::from_pointee(Tls::new(&files).unwrap()));
     let shared = std::sync::Arc::clone(&tls);
     let listener = Listener::bind(([127, 0, 0, 1], 0).into(), shared, limits).await.unwrap();
@@ -132,9 +139,6 @@ async fn edge(limits: Limits) -> Edge {
         draining.clone(),
     );
     let gate = gate.authenticating(std::sync::Arc::new(Authentication::read(sources).unwrap()));
-    let [user, groups] = ["x-user", "x-group"].map(|name| vec![http::HeaderName::from_static(name)]);
-    let gate =
-        gate.behind(Some(ProxyHeaders { user, groups, uid: Vec::new(), extra_prefixes: vec!["x-more-".into()] }));
     let tasks = TaskTracker::new();
     tasks.spawn(gate.sweep());
     let mut tasks = JoinSet::new();

@@ -54,6 +54,7 @@ fn config_of(members: Vec<MemberConfig>) -> Config {
         subjects: Vec::new(),
         client_authorities: Vec::new(),
         own: Default::default(),
+        aggregation: None,
     }
 }
 

@@ -17,6 +17,7 @@ pub(super) fn fleet(members: Vec<MemberConfig>) -> Config {
         subjects: Vec::new(),
         client_authorities: Vec::new(),
         own: Default::default(),
+        aggregation: None,
     }
 }
 

@@ -1,0 +1,159 @@
+//! The host: a cluster whose kube-aggregator serves groups of this fleet.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+use serde_saphyr::Spanned;
+
+use crate::config::{
+    Access, MemberConfig, MemberName, Problem,
+    checked::{Checked, Fault, fault},
+    files::Files,
+    kubeconfig,
+    load::known_member,
+};
+use kubefold_wire::names::{is_dns_label, is_dns_subdomain};
+
+/// Where `deploy/kustomize` makes the Service.
+const SERVICE: &str = "kubefold";
+
+/// The host of a fleet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Aggregation {
+    /// How kubefold reaches it, and as whom it asks there.
+    pub access: Access,
+    /// The member that is the host, where one is.
+    pub member: Option<MemberName>,
+    /// The Service by which the host's kube-apiserver reaches kubefold.
+    pub service: ServiceRef,
+    /// Groups of the fleet that the host serves beside kubefold's own.
+    pub groups: Vec<GroupVersion>,
+}
+
+impl Aggregation {
+    /// The names of the groups that the host serves beside kubefold's own.
+    pub fn group_names(&self) -> BTreeSet<String> {
+        self.groups.iter().map(|group| group.group.clone()).collect()
+    }
+}
+
+/// A Service of the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceRef {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl ServiceRef {
+    /// The name by which a kube-aggregator verifies who serves.
+    ///
+    /// Source: kubernetes/kube-aggregator `pkg/apiserver/handler_proxy.go`, `updateAPIService`.
+    pub fn server_name(&self) -> String {
+        format!("{}.{}.svc", self.name, self.namespace)
+    }
+}
+
+/// A version of a group: `apps.example.com/v1`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GroupVersion {
+    /// The group, which is not the core one.
+    pub group: String,
+    /// The version.
+    pub version: String,
+}
+
+impl GroupVersion {
+    /// Reads `group/version`; `None` if it is none, or of the core group.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (group, version) = text.split_once('/')?;
+        let fits = is_dns_subdomain(group) && is_dns_label(version);
+        fits.then(|| Self { group: group.to_owned(), version: version.to_owned() })
+    }
+}
+
+/// The host cluster, whose kube-aggregator serves groups of this fleet (docs/aggregation.md). Exactly one of `kubeconfig` and
+/// `inCluster` says how kubefold reaches it. Who is somebody in the host is the same in the fleet.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct RawAggregation {
+    /// A kubeconfig file with kubefold's login at the host. kubefold reads it again when it changes.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    kubeconfig: Option<Spanned<String>>,
+    /// A context of the kubeconfig. Default: its current context.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    context: Option<Spanned<String>>,
+    /// `true`: the host is the cluster that kubefold itself runs in, and kubefold asks with the pod's ServiceAccount.
+    #[cfg_attr(test, schemars(with = "Option<bool>"))]
+    in_cluster: Option<Spanned<bool>>,
+    /// The member that is the host, if the host is one. kubefold never reads `groups` from it, and the host's
+    /// ServiceAccounts act in it.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    member: Option<Spanned<String>>,
+    /// The Service by which the host reaches kubefold, `namespace/name`. Default: `kubefold/kubefold`. kubefold's own serving
+    /// certificate has its name.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    service: Option<Spanned<String>>,
+    /// Groups of the fleet that the host serves beside `kubefold.io/v1alpha1`, such as `apps.example.com/v1`. The host must
+    /// have no such group itself.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(with = "Vec<String>"))]
+    groups: Vec<Spanned<String>>,
+}
+
+/// Checks the section.
+pub(super) fn aggregation(
+    raw: &Spanned<RawAggregation>,
+    members: &[MemberConfig],
+    files: &mut Files,
+) -> Checked<Aggregation> {
+    let RawAggregation { kubeconfig, context, in_cluster, member, service, groups } = &raw.value;
+    let access = match (kubeconfig, in_cluster.as_ref().filter(|at| at.value)) {
+        (Some(_), Some(at)) => {
+            let problem = Box::new(Problem::Exclusive { one: "kubeconfig", other: "inCluster" });
+            return Err(Fault { line: at.referenced.line(), problem });
+        }
+        (Some(path), None) => kubeconfig::access(path, context.as_ref(), files)?,
+        (None, Some(_)) => Access::InCluster,
+        (None, None) => return fault(raw, Problem::NoHost),
+    };
+    if let (Some(context), None) = (context, kubeconfig) {
+        return fault(context, Problem::FieldWithout { field: "context", needs: "kubeconfig" });
+    }
+    let mut seen = BTreeSet::new();
+    let group = |at: &Spanned<String>| match GroupVersion::parse(&at.value) {
+        Some(group) if is_own_group(&group.group) => fault(at, Problem::OwnGroup { group: at.value.clone() }),
+        Some(group) if !seen.insert(group.clone()) => fault(at, Problem::GroupTwice { group: at.value.clone() }),
+        Some(group) => Ok(group),
+        None => fault(at, Problem::GroupVersion { group: at.value.clone() }),
+    };
+    Ok(Aggregation {
+        access,
+        member: member.as_ref().map(|at| known_member(at, members)).transpose()?,
+        service: service.as_ref().map_or_else(|| Ok(default_service()), service_ref)?,
+        groups: groups.iter().map(group).collect::<Checked<_>>()?,
+    })
+}
+
+/// Says whether a group is kubefold's own: no member serves it but through a kubefold.
+pub fn is_own_group(group: &str) -> bool {
+    group == OWN_GROUP || group.strip_suffix(OWN_GROUP).is_some_and(|before| before.ends_with('.'))
+}
+
+/// The group of kubefold's own kinds; groups that end in it are kubefold's, too.
+pub const OWN_GROUP: &str = "kubefold.io";
+
+fn default_service() -> ServiceRef {
+    ServiceRef { namespace: SERVICE.to_owned(), name: SERVICE.to_owned() }
+}
+
+fn service_ref(at: &Spanned<String>) -> Checked<ServiceRef> {
+    match at.value.split_once('/') {
+        Some((namespace, name)) if is_dns_label(namespace) && is_dns_label(name) => {
+            Ok(ServiceRef { namespace: namespace.to_owned(), name: name.to_owned() })
+        }
+        Some(_) | None => fault(at, Problem::Service { service: at.value.clone() }),
+    }
+}
