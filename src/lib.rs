@@ -16,6 +16,7 @@ pub mod discovery;
 pub mod host;
 pub mod member;
 pub mod observe;
+pub mod own;
 pub mod placement;
 pub mod read;
 pub mod respond;
