@@ -8,7 +8,7 @@ use crate::{
         grant::{forbidden_because, not_known},
     },
     config::Aggregation,
-    host::Host,
+    host::{Host, OUTSIDE},
     member::review::{Action, Judgement},
     respond::AccessError,
 };
@@ -29,6 +29,12 @@ impl Access {
     /// Says whether the host decides about a path that is no resource, since no member knows the caller.
     pub fn is_of_host(&self, caller: &Caller) -> bool {
         self.host.get().is_some_and(|host| host.is_domain_of(caller))
+    }
+
+    /// Says whether somebody is one of the host's own, its controllers and ServiceAccounts, and the host is no member: then he is
+    /// nobody in any member.
+    pub fn is_of_no_member(&self, caller: &Caller) -> bool {
+        caller.domain.as_deref() == Some(OUTSIDE)
     }
 
     /// Asks the host whether somebody may do something; whoever acts as somebody else has to be allowed that, too. `None`: there

@@ -13,7 +13,7 @@ use super::{
     },
     served::{Freshness, Group, MemberCatalog, ServerVersion, Version},
 };
-use crate::config::is_own_group;
+use crate::config::OWN_GROUP;
 use kubefold_wire::path::ApiPath;
 
 /// Aggregated discovery, in the newest form that the member knows; the last clause is for members before 1.26,
@@ -146,8 +146,8 @@ impl Fetched {
     /// `earlier` knew of it stays: only fresh discovery takes a kind away.
     pub fn catalog(&self, earlier: Option<&MemberCatalog>) -> MemberCatalog {
         let all = self.core.groups.iter().chain(self.named.groups.iter());
-        // A member that serves them is the host of this fleet, or of another.
-        let mut groups: Vec<Arc<Group>> = all.filter(|group| !is_own_group(&group.name)).cloned().collect();
+        // A member that serves it is the host of this fleet, or of another.
+        let mut groups: Vec<Arc<Group>> = all.filter(|group| *group.name != *OWN_GROUP).cloned().collect();
         let is_stale = |group: &Group| group.versions.iter().any(|version| version.freshness == Freshness::Stale);
         for group in groups.iter_mut().filter(|group| is_stale(group)) {
             let Some(earlier) = earlier.and_then(|earlier| earlier.group(&group.name)) else { continue };

@@ -118,8 +118,8 @@ impl FleetCatalogue {
         self.set_members_ignoring(names, &BTreeMap::new());
     }
 
-    /// The same with groups that members serve for this very fleet: to read them there would be to ask oneself. The groups of
-    /// kubefold's own kinds are read from no member anyway.
+    /// The same with groups that members serve for this very fleet: to read them there would be to ask oneself. The group of
+    /// kubefold's own kinds is read from no member anyway.
     pub fn set_members_ignoring(&self, names: Vec<MemberName>, groups: &BTreeMap<MemberName, BTreeSet<String>>) {
         let mut members = self.members.lock();
         let mut before = std::mem::take(&mut members.entries);

@@ -124,7 +124,7 @@ pub(super) fn aggregation(
     }
     let mut seen = BTreeSet::new();
     let group = |at: &Spanned<String>| match GroupVersion::parse(&at.value) {
-        Some(group) if is_own_group(&group.group) => fault(at, Problem::OwnGroup { group: at.value.clone() }),
+        Some(group) if group.group == OWN_GROUP => fault(at, Problem::OwnGroup { group: at.value.clone() }),
         Some(group) if !seen.insert(group.clone()) => fault(at, Problem::GroupTwice { group: at.value.clone() }),
         Some(group) => Ok(group),
         None => fault(at, Problem::GroupVersion { group: at.value.clone() }),
@@ -137,12 +137,7 @@ pub(super) fn aggregation(
     })
 }
 
-/// Says whether a group is kubefold's own: no member serves it but through a kubefold.
-pub fn is_own_group(group: &str) -> bool {
-    group == OWN_GROUP || group.strip_suffix(OWN_GROUP).is_some_and(|before| before.ends_with('.'))
-}
-
-/// The group of kubefold's own kinds; groups that end in it are kubefold's, too.
+/// The group of kubefold's own kinds: no member serves it but through a kubefold.
 pub const OWN_GROUP: &str = "kubefold.io";
 
 fn default_service() -> ServiceRef {
@@ -155,5 +150,42 @@ fn service_ref(at: &Spanned<String>) -> Checked<ServiceRef> {
             Ok(ServiceRef { namespace: namespace.to_owned(), name: name.to_owned() })
         }
         Some(_) | None => fault(at, Problem::Service { service: at.value.clone() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::load_text;
+
+    fn read(section: &str) -> Result<Aggregation, String> {
+        let text = format!("members: [{{name: east, inCluster: true}}]\naggregation: {section}\n");
+        let read = load_text(&text, Path::new("clusters.yaml"));
+        read.map(|config| config.aggregation.unwrap()).map_err(|error| error.problem.to_string())
+    }
+
+    #[test]
+    fn the_host_is_reached_in_one_way_and_serves_groups_that_are_not_kubefolds_own() {
+        let whole =
+            read("{inCluster: true, member: east, service: fleet/fold, groups: [apps.example.com/v1]}").unwrap();
+        assert_eq!(whole.member.as_ref().map(MemberName::as_str), Some("east"));
+        assert_eq!(whole.service.server_name(), "fold.fleet.svc");
+        assert_eq!(whole.group_names(), ["apps.example.com".to_owned()].into());
+        assert_eq!(read("{inCluster: true}").unwrap().service.server_name(), "kubefold.kubefold.svc");
+        for (section, refused) in [
+            ("{groups: []}", "no way to reach the host is given"),
+            ("{inCluster: true, kubeconfig: x}", "both \"kubeconfig\" and \"inCluster\" are given"),
+            ("{inCluster: true, context: x}", "\"context\" has no meaning without \"kubeconfig\""),
+            ("{inCluster: true, member: west}", "there is no member \"west\""),
+            ("{inCluster: true, service: fold}", "\"fold\" is not a Service"),
+            ("{inCluster: true, groups: [v1]}", "\"v1\" is not a version of a group"),
+            ("{inCluster: true, groups: [a.example.com/v1, a.example.com/v1]}", "is given twice"),
+            ("{inCluster: true, groups: [kubefold.io/v1alpha1]}", "is kubefold's own"),
+        ] {
+            let said = read(section).unwrap_err();
+            assert!(said.contains(refused), "{section}: {said}");
+        }
     }
 }

@@ -25,7 +25,7 @@ mod spread;
 #[cfg(test)]
 mod tests;
 
-pub use aggregation::{Aggregation, GroupVersion, OWN_GROUP, ServiceRef, is_own_group};
+pub use aggregation::{Aggregation, GroupVersion, OWN_GROUP, ServiceRef};
 pub use carried::CarriedKind;
 pub use error::{ConfigError, FileError, KindProblem, PolicyProblem, Problem};
 pub use kinds::KindConfig;

@@ -30,7 +30,7 @@ use kubefold_serving::caller::Caller;
 pub use self::trust::Trust;
 
 /// The domain of the host's components and ServiceAccounts, where the host is no member: no member can have this name.
-const DOMAIN: &str = "the host cluster";
+pub const OUTSIDE: &str = "the host cluster";
 /// How often it is looked whether kubefold's login at the host has changed.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// After a failure the host is asked again after so long.
@@ -195,7 +195,7 @@ impl Host {
 
 /// The name of the host as a domain.
 fn domain(aggregation: &Aggregation) -> Arc<str> {
-    aggregation.member.as_ref().map_or(DOMAIN, |member| member.as_str()).into()
+    aggregation.member.as_ref().map_or(OUTSIDE, |member| member.as_str()).into()
 }
 
 /// Once one of the files of a login has changed.

@@ -73,7 +73,7 @@ async fn whoever_is_somebody_elsewhere_alone_is_nobody_to_the_host() {
         domain: domain.map(str::to_owned),
         ..Caller::default()
     };
-    for (host, here) in [(host(None), DOMAIN), (host(Some("east")), "east")] {
+    for (host, here) in [(host(None), OUTSIDE), (host(Some("east")), "east")] {
         let action = Action { verb: "list".to_owned(), resource: "members".to_owned(), ..Action::default() };
         let denied = host.judge(&of(Some("west")), &action).await.unwrap();
         assert_eq!(denied, Judgement::Denied("the caller is somebody in west alone".into()));

@@ -18,7 +18,10 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 pub use self::fleet::{Fleet, FleetLink};
-use crate::catalog::{Group, parse_aggregated};
+use crate::{
+    catalog::{Group, parse_aggregated},
+    config::OWN_GROUP,
+};
 use kubefold_apiserver::{
     BuiltIn, Server,
     kinds::Kind,
@@ -35,7 +38,7 @@ use kubefold_wire::{
 };
 
 /// The group of kubefold's own kinds.
-pub const GROUP: &str = "kubefold.io";
+pub const GROUP: &str = OWN_GROUP;
 /// Their version.
 pub const VERSION: &str = "v1alpha1";
 /// In the state directory.

@@ -3,7 +3,7 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt;
-use http::{HeaderValue, Request, Response};
+use http::{HeaderValue, Request, Response, Uri, uri::PathAndQuery};
 use hyper::body::Incoming;
 use rustls::pki_types::UnixTime;
 use tokio::time::Instant;
@@ -16,7 +16,7 @@ use crate::{
         monitor::Health,
         traffic::{Came, Served},
     },
-    view::Mode,
+    view::{Mode, through_proxy},
 };
 use kubefold_serving::{
     Answer, Closed, PeerAddress, Seat,
@@ -205,6 +205,7 @@ impl<H: Handler> Answer for Gate<H> {
     /// Never fails and never panics.
     async fn answer(&self, mut request: Request<Incoming>, peer: &Arc<Peer>) -> Result<Response<Body>, Closed> {
         let started = Instant::now();
+        unwrap_proxy(&mut request);
         let audit_id = headers::audit_id(request.headers_mut());
         let (method, class) = (request.method().clone(), path_class(request.uri().path()));
         let came = self.served.came(request.method(), request.uri().path(), request.uri().query());
@@ -241,6 +242,16 @@ impl<H: Handler> Answer for Gate<H> {
         // hyper sends what it is given, and over HTTP/2 a body in answer to HEAD is a protocol error.
         Ok(if method == http::Method::HEAD { response.map(|_| empty()) } else { response })
     }
+}
+
+/// A request for the fleet as a subresource is one for the fleet: whoever may send one there may send the other here.
+fn unwrap_proxy(request: &mut Request<Incoming>) {
+    let asked = request.uri().path_and_query().and_then(|asked| through_proxy(asked.as_str()));
+    let Some(path) = asked.and_then(|path| PathAndQuery::try_from(path).ok()) else { return };
+    let mut parts = std::mem::take(request.uri_mut()).into_parts();
+    parts.path_and_query = Some(path);
+    // Only the path is another one, and it is one.
+    *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
 }
 
 /// Whom a front proxy names. Its certificate is judged before any header is read.

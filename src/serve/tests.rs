@@ -52,6 +52,7 @@ impl Handler for Stage {
             "/watch" => Response::new(endless(Some(self.draining.clone()), &self)),
             "/stuck" => Response::new(endless(None, &self)),
             "/tunnel" => tunnel(),
+            "/path" => Response::new(full(request.uri().to_string())),
             "/headers" => {
                 Response::new(full(request.headers().keys().map(|name| name.as_str()).collect::<Vec<_>>().join(" ")))
             }
@@ -287,6 +288,21 @@ async fn headers_of_a_front_proxy_say_nothing_of_others_and_go_no_further() {
     };
     assert_eq!(ask("/api").await, "kubefold-admin system:masters,system:authenticated");
     assert_eq!(ask("/headers").await, "host audit-id x-mine");
+}
+
+/// The fleet as a subresource, by which a host's aggregator hands requests on: health and all.
+#[tokio::test]
+async fn a_request_through_the_proxy_is_one_to_the_fleet() {
+    let mut edge = edge(Limits::default()).await;
+    let proxy = crate::view::FLEET_PROXY;
+    for version in ["h2", "http/1.1"] {
+        let (code, body) = text(edge.get(true, version, &format!("{proxy}/path?a=%40b")).await.unwrap()).await;
+        assert_eq!(code, 200);
+        assert!(body.ends_with("/path?a=%40b") && !body.contains("fleets"), "{body}");
+        assert_eq!(edge.get(true, version, &format!("{proxy}/readyz")).await.unwrap().status(), StatusCode::OK);
+        let nobody = edge.get(false, version, &format!("{proxy}/path")).await.unwrap();
+        assert_eq!(nobody.status(), StatusCode::UNAUTHORIZED);
+    }
 }
 
 #[tokio::test]

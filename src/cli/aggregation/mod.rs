@@ -14,13 +14,12 @@ use crate::{
         client::{Connection, cause},
         print as print_text,
     },
-    config::{self, Aggregation, GroupVersion, OWN_GROUP},
+    config::{self, Aggregation, GroupVersion},
+    own::{GROUP, VERSION},
     serve::Published,
     upstream::access::client,
 };
 
-/// The version of kubefold's own kinds.
-const OWN_VERSION: &str = "v1alpha1";
 const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 const WHO_AM_I: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
@@ -71,10 +70,10 @@ pub(super) fn run(flags: &HostFlags) -> anyhow::Result<()> {
     let Some(host) = &config.aggregation else {
         bail!("{}: it has no section \"aggregation\"; add one with the host", flags.config.display());
     };
-    let mut groups = vec![GroupVersion { group: OWN_GROUP.to_owned(), version: OWN_VERSION.to_owned() }];
+    let mut groups = vec![GroupVersion { group: GROUP.to_owned(), version: VERSION.to_owned() }];
     groups.extend(host.groups.iter().cloned());
     groups.extend(flags.groups.iter().filter(|group| !host.groups.contains(group)).cloned());
-    let unread = |group: &&GroupVersion| group.group != OWN_GROUP && !host.groups.contains(group);
+    let unread = |group: &&GroupVersion| group.group != GROUP && !host.groups.contains(group);
     if let (Some(member), Some(group)) = (&host.member, groups.iter().find(unread)) {
         bail!(
             "the host is member {member}, and kubefold would read {}/{} from itself there; add it to \"groups\" of the \
