@@ -171,12 +171,9 @@ async fn a_host_serves_groups_of_the_fleet() {
         member.kubectl(&bind).await.ok();
     };
     allow(host).await;
-    // In the words of a kube-apiserver, with which member says so.
-    eventually(SOON, async || {
-        let refused = jane.run(&["get", "widgets"]).await;
-        if refused.stderr.contains("member east") { Ok(()) } else { Err(refused) }
-    })
-    .await;
+    shows(&jane, &["auth", "can-i", "list", "widgets.apps.example.com"], "yes").await;
+    let refused = jane.run(&["get", "widgets"]).await;
+    assert!(refused.refused().contains("in the namespace \"shop\""), "the member decides, too: {refused}");
     allow(east).await;
     shows(&jane, &["get", "widgets"], "one").await;
     assert!(jane.run(&["delete", "widget", "one"]).await.refused().contains("cannot delete resource"));
