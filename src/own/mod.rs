@@ -5,6 +5,7 @@
 //! is below them.
 
 mod fleet;
+mod proxied;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -80,7 +81,7 @@ impl OwnObjects {
         let server = kinds.into_iter().fold(built_in, Server::kind);
         let running = Box::pin(server.start()).await?;
         let server = running.service();
-        let groups = groups(&server).await?;
+        let groups = proxied::with_fleet(groups(&server).await?);
         let names = groups.iter().map(|group| Arc::clone(&group.name)).collect();
         Ok(Self { server, groups, names, storage, running: Mutex::new(Some(running)) })
     }

@@ -287,7 +287,7 @@ async fn headers_of_a_front_proxy_say_nothing_of_others_and_go_no_further() {
         text(sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap()).await.1
     };
     assert_eq!(ask("/api").await, "kubefold-admin system:masters,system:authenticated");
-    assert_eq!(ask("/headers").await, "host audit-id x-mine");
+    assert_eq!(ask("/headers").await, "host x-mine audit-id");
 }
 
 /// The fleet as a subresource, by which a host's aggregator hands requests on: health and all.

@@ -139,6 +139,7 @@ async fn a_host_serves_groups_of_the_fleet() {
     let made = manifest(&fleet, host, &[]).await.unwrap();
     host.apply(&made).await;
     is_available(host, "v1.apps.example.com").await;
+    is_available(host, "v1alpha1.kubefold.io").await;
     // Another run finds what it made itself.
     host.apply(&manifest(&fleet, host, &[]).await.unwrap()).await;
 
@@ -182,6 +183,9 @@ async fn a_host_serves_groups_of_the_fleet() {
     headers_are_believed_of_the_aggregator_alone(&fleet, &first, &second).await;
     // A token of the host is somebody at kubefold itself.
     tokens_of_the_host_count(&fleet, host).await;
+
+    // About kubefold's own objects the host decides, for whoever comes directly, too.
+    the_host_decides_about_kubefolds_own(&fleet, host).await;
 
     // The host empties a namespace of its own, in each group that it serves, and the fleet's has what it had.
     let gone = kubectl.run(&["delete", "namespace", "shop", "--timeout=60s"]).await;
@@ -249,6 +253,26 @@ async fn headers_are_believed_of_the_aggregator_alone(fleet: &Kubefold, trusted:
     let eve = Api::from_kubeconfig(&fleet.kubeconfig_for("eve", None), None).await;
     let refused = ask(&eve, WIDGETS, &AS_JANE).await;
     assert!(refused.status == StatusCode::FORBIDDEN && refused.to_string().contains("User \\\"eve\\\""), "{refused}");
+}
+
+/// By a SubjectAccessReview of the host.
+async fn the_host_decides_about_kubefolds_own(fleet: &Kubefold, host: &Member) {
+    let own = "/apis/kubefold.io/v1alpha1/members";
+    let ann = Api::from_kubeconfig(&fleet.kubeconfig_for("ann", None), None).await;
+    let refused = ask(&ann, own, &[]).await;
+    let text = refused.to_string();
+    assert!(refused.status == StatusCode::FORBIDDEN && text.contains("members.kubefold.io is forbidden"), "{text}");
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "own"},
+        "rules": [{"apiGroups": ["kubefold.io"], "resources": ["*"], "verbs": ["list"]}]});
+    host.apply(&role.to_string()).await;
+    host.kubectl(&["create", "clusterrolebinding", "own", "--clusterrole=own", "--user=ann"]).await.ok();
+    eventually(SOON, async || {
+        let answer = ask(&ann, own, &[]).await;
+        if answer.status == StatusCode::FORBIDDEN { Err(answer) } else { Ok(()) }
+    })
+    .await;
+    let created = ann.request(Method::POST, own, "{}").await;
+    assert_eq!(created.status, StatusCode::FORBIDDEN, "{created}");
 }
 
 /// By a TokenReview of the host. Its ServiceAccounts are nobody in a member.
@@ -332,6 +356,59 @@ async fn the_steps_of_the_sample_api_server_pass_through_the_aggregator() {
     assert!(quiet.is_err(), "{quiet:?}");
     kubectl.run(&["delete", "flunder", "first"]).await.ok();
     assert_eq!(watch.next(SOON).await.unwrap()["type"], "DELETED");
+}
+
+/// The fleet in a kubeconfig whose server is the host, with a login for the host: reads, writes, watches, logs, exec.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_whole_fleet_is_a_subresource_of_a_host() {
+    let authority = Authority::new("front-proxy-ca");
+    let proxy = FrontProxy::new(&authority);
+    let bed = Testbed::start_each(&[("east", MemberOptions::with_workloads(1)), ("host", proxy.options())]).await;
+    let (east, host) = (&bed["east"], &bed["host"]);
+    let fleet = Kubefold::start(&FleetFile::default().member(east, 1).settings(&section(host, ""))).await;
+    host.apply(&manifest(&fleet, host, &[]).await.unwrap()).await;
+    is_available(host, "v1alpha1.kubefold.io").await;
+
+    let home = tempfile::tempdir().unwrap();
+    let through = |kubeconfig: PathBuf, name: &str| {
+        let server = format!("{}/apis/kubefold.io/v1alpha1/fleets/main/proxy", host.server_url());
+        let text = fs::read_to_string(kubeconfig).unwrap().replace(&host.server_url(), &server);
+        let path = home.path().join(name);
+        fs::write(&path, text).unwrap();
+        Kubectl::new(&path, home.path())
+    };
+    let kubectl = through(host.kubeconfig(), "admin");
+    shows(&kubectl, &["get", "nodes"], "node-0@east").await;
+    assert!(kubectl.run(&["get", "--raw=/readyz"]).await.ok().contains("ok"));
+    assert!(kubectl.run(&["api-resources"]).await.ok().contains("deployments"));
+    assert!(kubectl.run(&["explain", "pods.spec"]).await.ok().contains("PodSpec"));
+    let watching = kubectl.start(&["get", "pods", "--watch"]);
+    kubectl.run(&["run", "web", "--image=nginx"]).await.ok();
+    kubectl.run(&["wait", "--for=condition=Ready", "--timeout=60s", "pod/web"]).await.ok();
+    assert!(east.kubectl(&["get", "pod", "web"]).await.ok().contains("Running"));
+    let seen = async || if watching.output().contains("Running") { Ok(()) } else { Err(watching.output()) };
+    eventually(SOON, seen).await;
+    shows(&kubectl, &["logs", "web"], "hello from east").await;
+    shows(&kubectl, &["exec", "web", "--", "echo", "here"], "here").await;
+    kubectl.run(&["delete", "pod", "web", "--now"]).await.ok();
+
+    // The host's RBAC for the subresource comes first, then that of the members.
+    let jane = through(host.kubeconfig_for("jane", None), "jane");
+    let raw = ["get", "--raw=/api/v1/namespaces/default/pods"];
+    let refused = jane.run(&raw).await;
+    assert!(refused.refused().contains("cannot get resource \"fleets/proxy\""), "{refused}");
+    let role = ["create", "clusterrole", "fleet", "--verb=get", "--resource=fleets.kubefold.io/proxy"];
+    host.kubectl(&role).await.ok();
+    host.kubectl(&["create", "clusterrolebinding", "fleet", "--clusterrole=fleet", "--user=jane"]).await.ok();
+    eventually(SOON, async || {
+        let refused = jane.run(&raw).await;
+        let by_member = refused.stderr.contains("cannot list resource \"pods\"");
+        if by_member { Ok(()) } else { Err(refused) }
+    })
+    .await;
+    let allow = ["create", "clusterrolebinding", "jane", "--clusterrole=view", "--user=jane"];
+    east.kubectl(&allow).await.ok();
+    shows(&jane, &raw, "PodList").await;
 }
 
 /// The host is a member itself: what it serves for the fleet is not read from it, or kubefold would ask itself without end.
