@@ -98,7 +98,10 @@ impl Security {
     /// Says when they end.
     pub(super) fn tell(&self, expiries: &Expiries) {
         let given = Some(("client_ca", self.given.as_str()));
-        let proxies = self.files.front_proxies.iter().map(|proxies| ("front_proxy_ca", proxies.bundle.as_str()));
+        let proxies = self.files.front_proxies.iter().map(|proxies| match proxies.cluster {
+            Some(_) => ("host_front_proxy_ca", proxies.bundle.as_str()),
+            None => ("front_proxy_ca", proxies.bundle.as_str()),
+        });
         let bundles: Vec<_> = std::iter::once(("own_ca", self.own.as_str())).chain(given).chain(proxies).collect();
         expiries.set(&self.files.certificate, &bundles);
     }
@@ -222,10 +225,47 @@ async fn changed(authorities: Option<&mut watch::Receiver<u64>>) {
 mod tests {
     use std::fs;
 
+    use rustls::pki_types::{CertificateDer, pem::PemObject};
     use tokio_util::{sync::CancellationToken, task::TaskTracker};
+    use x509_parser::extensions::GeneralName;
 
     use super::*;
-    use crate::authn;
+    use crate::{authn, host::Trust};
+
+    /// A kube-aggregator verifies that the certificate has the name of the Service.
+    #[test]
+    fn a_host_names_the_certificate_and_has_its_front_proxies_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = ServingOptions::new(([127, 0, 0, 1], 0).into(), folder.path().join("state"));
+        let state = StateDir::open(&options.state_dir).unwrap();
+        let alone = Security::prepare(&options, &state, Authorities::default()).unwrap();
+        let bundle = alone.trust.clone();
+        let believed = Believed::OfCluster("host".into());
+        let headers = kubefold_serving::front_proxy::ProxyHeaders {
+            user: Vec::new(),
+            groups: Vec::new(),
+            uid: Vec::new(),
+            extra_prefixes: Vec::new(),
+        };
+        let proxies =
+            FrontProxies { bundle: bundle.clone(), names: Vec::new(), headers: headers.into(), cluster: None };
+        let trust = Trust {
+            front_proxies: Some(proxies.clone()),
+            client_authority: Some(ClientAuthority { bundle, believed: believed.clone() }),
+        };
+        let host = HostServing { trust: Some(Arc::new(trust)), server_name: Some("kubefold.kubefold.svc".to_owned()) };
+        let behind = Security::prepare(&options, &state, Authorities { host: Some(&host), ..Authorities::default() });
+        let files = behind.unwrap().files;
+        assert_eq!(files.front_proxies, [proxies]);
+        assert_eq!(files.client_authorities.last().map(|authority| &authority.believed), Some(&believed));
+        let names = |pem: &str| {
+            let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+            let (_, parsed) = x509_parser::parse_x509_certificate(&certificate).unwrap();
+            let names = parsed.subject_alternative_name().unwrap().unwrap().value.general_names.clone();
+            names.iter().any(|name| *name == GeneralName::DNSName("kubefold.kubefold.svc"))
+        };
+        assert!(names(&files.certificate) && !names(&alone.files.certificate));
+    }
 
     /// A certificate that is good, a file that is not whole yet, and a certificate that is revoked.
     #[tokio::test(start_paused = true)]

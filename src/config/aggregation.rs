@@ -2,15 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use crate::config::{
     Access, MemberConfig, MemberName, Problem,
-    checked::{Checked, Fault, fault},
+    checked::{Checked, Fault, fault, known_member},
     files::Files,
     kubeconfig,
-    load::known_member,
+    raw::RawAggregation,
 };
 use kubefold_wire::names::{is_dns_label, is_dns_subdomain};
 
@@ -71,36 +70,6 @@ impl GroupVersion {
         let fits = is_dns_subdomain(group) && is_dns_label(version);
         fits.then(|| Self { group: group.to_owned(), version: version.to_owned() })
     }
-}
-
-/// The host cluster, whose kube-aggregator serves groups of this fleet (docs/aggregation.md). Exactly one of `kubeconfig` and
-/// `inCluster` says how kubefold reaches it. Who is somebody in the host is the same in the fleet.
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct RawAggregation {
-    /// A kubeconfig file with kubefold's login at the host. kubefold reads it again when it changes.
-    #[cfg_attr(test, schemars(with = "Option<String>"))]
-    kubeconfig: Option<Spanned<String>>,
-    /// A context of the kubeconfig. Default: its current context.
-    #[cfg_attr(test, schemars(with = "Option<String>"))]
-    context: Option<Spanned<String>>,
-    /// `true`: the host is the cluster that kubefold itself runs in, and kubefold asks with the pod's ServiceAccount.
-    #[cfg_attr(test, schemars(with = "Option<bool>"))]
-    in_cluster: Option<Spanned<bool>>,
-    /// The member that is the host, if the host is one. kubefold never reads `groups` from it, and the host's
-    /// ServiceAccounts act in it.
-    #[cfg_attr(test, schemars(with = "Option<String>"))]
-    member: Option<Spanned<String>>,
-    /// The Service by which the host reaches kubefold, `namespace/name`. Default: `kubefold/kubefold`. kubefold's own serving
-    /// certificate has its name.
-    #[cfg_attr(test, schemars(with = "Option<String>"))]
-    service: Option<Spanned<String>>,
-    /// Groups of the fleet that the host serves beside `kubefold.io/v1alpha1`, such as `apps.example.com/v1`. The host must
-    /// have no such group itself.
-    #[serde(default)]
-    #[cfg_attr(test, schemars(with = "Vec<String>"))]
-    groups: Vec<Spanned<String>>,
 }
 
 /// Checks the section.

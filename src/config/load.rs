@@ -11,7 +11,7 @@ use serde_saphyr::Spanned;
 use crate::config::{
     Access, AccountRule, ClientAuthorityRule, Config, ConfigError, Deadlines, MemberConfig, MemberName, Names,
     OwnRights, OwnSubjects, Problem, SharedRule, aggregation,
-    checked::{Checked, Fault, fault, weight},
+    checked::{Checked, Fault, fault, known_member, weight},
     credentials, duration,
     error::{FileError, Whose},
     files::{Files, read_bounded},
@@ -153,16 +153,6 @@ fn client_authority(
     let bundle = credentials::bundle("file", file, files)?;
     let member = member.as_ref().map(|at| known_member(at, members)).transpose()?;
     Ok(ClientAuthorityRule { bundle, member })
-}
-
-pub(super) fn known_member(at: &Spanned<String>, members: &[MemberConfig]) -> Checked<MemberName> {
-    match members.iter().find(|member| member.name.as_str() == at.value) {
-        Some(member) => Ok(member.name.clone()),
-        None => {
-            let known = members.iter().map(|member| member.name.to_string()).collect();
-            fault(at, Problem::UnknownMember { member: at.value.clone(), known })
-        }
-    }
 }
 
 /// What the YAML reader found wrong, in our words where it is one of the usual mistakes.

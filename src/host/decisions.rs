@@ -5,11 +5,11 @@ use std::{sync::Arc, time::Duration};
 use http::Request;
 use kube::Client;
 use quick_cache::sync::Cache;
-use tokio::time::Instant;
+use tokio::{sync::Semaphore, time::Instant};
 
 use crate::{
     authn::known::Slot,
-    host::{HostError, within},
+    host::error::{HostError, answered},
     member::review::{Action, Judgement},
 };
 use kubefold_serving::caller::Caller;
@@ -19,13 +19,17 @@ const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 ///
 /// Source: kubernetes/apiserver `pkg/server/options/authorization.go`, `NewDelegatingAuthorizationOptions`.
 const HOLDS_FOR: Duration = Duration::from_secs(10);
-/// For one answer.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// Decisions that are kept.
 const DECISIONS_MAX: usize = 10_000;
 
+/// Questions at once; others wait, as long as for an answer.
+const QUESTIONS_MAX: usize = 64;
+
 /// The decisions of one host.
-pub(super) struct Decisions(Cache<Question, Arc<Slot<Judgement>>>);
+pub(super) struct Decisions {
+    known: Cache<Question, Arc<Slot<Judgement>>>,
+    places: Semaphore,
+}
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Question {
@@ -35,7 +39,7 @@ struct Question {
 
 impl Default for Decisions {
     fn default() -> Self {
-        Self(Cache::new(DECISIONS_MAX))
+        Self { known: Cache::new(DECISIONS_MAX), places: Semaphore::new(QUESTIONS_MAX) }
     }
 }
 
@@ -43,7 +47,7 @@ impl Decisions {
     /// Asks, where it is not known. Equal questions at the same time are one.
     pub(super) async fn judge(&self, client: &Client, caller: &Caller, action: &Action) -> Judgement {
         let question = Question { caller: caller.clone(), action: action.clone() };
-        let slot = self.0.get_or_insert_with(&question, || Ok::<_, std::convert::Infallible>(Arc::default()));
+        let slot = self.known.get_or_insert_with(&question, || Ok::<_, std::convert::Infallible>(Arc::default()));
         let slot = slot.unwrap_or_default();
         if let Some(Some(known)) = slot.fresh() {
             return known;
@@ -53,19 +57,19 @@ impl Decisions {
             return known;
         }
         let asked_at = Instant::now();
-        match ask(client, caller, action).await {
+        match answered(self.ask(client, caller, action)).await {
             Ok(said @ (Judgement::Allowed | Judgement::Denied(_))) => slot.is(said, asked_at, HOLDS_FOR),
             Ok(unknown @ Judgement::Unknown(_)) => unknown,
             Err(error) => Judgement::Unknown(error.to_string().into()),
         }
     }
-}
 
-async fn ask(client: &Client, caller: &Caller, action: &Action) -> Result<Judgement, HostError> {
-    let asked = action.review_of(caller);
-    let json = "application/json";
-    let request = Request::post(REVIEWS).header("content-type", json).header("accept", json);
-    let request = request.body(asked.to_string().into_bytes())?;
-    let answer = within(ANSWER_MAX, client.request_text(request)).await?;
-    Ok(action.judged(&asked, answer.as_bytes()))
+    async fn ask(&self, client: &Client, caller: &Caller, action: &Action) -> Result<Judgement, HostError> {
+        let Ok(_place) = self.places.acquire().await else { return Err(HostError::Late) };
+        let asked = action.review_of(caller);
+        let json = "application/json";
+        let request = Request::post(REVIEWS).header("content-type", json).header("accept", json);
+        let answer = client.request_text(request.body(asked.to_string().into_bytes())?).await?;
+        Ok(action.judged(&asked, answer.as_bytes()))
+    }
 }

@@ -7,18 +7,16 @@
 //! May name: `authn`, `config`, `upstream`, `member`.
 
 mod decisions;
+mod error;
 mod trust;
 
 use std::{convert::Infallible, future::pending, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwapOption;
 use kube::Client;
-use tokio::{
-    sync::watch,
-    time::{sleep, timeout},
-};
+use tokio::{sync::watch, time::sleep};
 
-use self::decisions::Decisions;
+use self::{decisions::Decisions, error::AGAIN_AFTER};
 use crate::{
     authn::{Authentication, HostTokens},
     config::Aggregation,
@@ -33,8 +31,6 @@ pub use self::trust::Trust;
 pub const OUTSIDE: &str = "the host cluster";
 /// How often it is looked whether kubefold's login at the host has changed.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// After a failure the host is asked again after so long.
-const AGAIN_AFTER: Duration = Duration::from_secs(2);
 
 /// The host of this fleet, if it has one.
 pub struct Host {
@@ -206,22 +202,6 @@ async fn changed(login: Fingerprint) {
             return;
         }
     }
-}
-
-/// Bounds a question.
-async fn within<T>(bound: Duration, question: impl Future<Output = Result<T, kube::Error>>) -> Result<T, HostError> {
-    Ok(timeout(bound, question).await.map_err(|_| HostError::Late(bound))??)
-}
-
-/// Why the host has not said.
-#[derive(Debug, thiserror::Error)]
-enum HostError {
-    #[error("no answer in {}s", .0.as_secs())]
-    Late(Duration),
-    #[error("{0}")]
-    Client(#[from] kube::Error),
-    #[error(transparent)]
-    Request(#[from] http::Error),
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Whose requests count that come by the host: its kube-apiserver says so in a ConfigMap, which is watched.
 
-use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
 use futures::StreamExt;
 use http::HeaderName;
@@ -11,7 +11,7 @@ use kube::{
 };
 use tokio::time::{Instant, sleep_until};
 
-use crate::host::{AGAIN_AFTER, HostError, within};
+use crate::host::error::{AGAIN_AFTER, HostError, answered};
 use kubefold_serving::{
     front_proxy::ProxyHeaders,
     tls::{Believed, ClientAuthority, FrontProxies, client_verifier},
@@ -20,8 +20,6 @@ use kubefold_serving::{
 /// Source: kubernetes/kubernetes `pkg/controlplane/controller/clusterauthenticationtrust`.
 const NAMESPACE: &str = "kube-system";
 const SELECTED: &str = "metadata.name=extension-apiserver-authentication";
-/// For the answer to a list.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// The length of a watch. kube's client gives an idle connection 295 s.
 const WATCH_S: u32 = 240;
 
@@ -115,11 +113,11 @@ pub(super) async fn follow(client: &Client, cluster: &Arc<str>, tell: impl Fn(Tr
 
 /// One list, and one watch from there on.
 async fn follow_once(maps: &Api<ConfigMap>, told: &impl Fn(Option<&ConfigMap>)) -> Result<(), HostError> {
-    let listed = within(ANSWER_MAX, maps.list(&ListParams::default().fields(SELECTED))).await?;
+    let listed = answered(maps.list(&ListParams::default().fields(SELECTED))).await?;
     told(listed.items.first());
     let from = listed.metadata.resource_version.unwrap_or_default();
     let params = WatchParams::default().fields(SELECTED).timeout(WATCH_S);
-    let mut events = Box::pin(within(ANSWER_MAX, maps.watch(&params, &from)).await?);
+    let mut events = Box::pin(answered(maps.watch(&params, &from)).await?);
     while let Some(event) = events.next().await {
         match event? {
             WatchEvent::Added(map) | WatchEvent::Modified(map) => told(Some(&map)),

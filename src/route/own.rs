@@ -6,7 +6,7 @@ use crate::{
     access::{Own, Who},
     member::review::Action,
     respond::OwnError,
-    route::{Router, action_of},
+    route::{Router, allowed::action_of},
 };
 use kubefold_serving::request::drain;
 use kubefold_wire::{body::Body, info::RequestInfo, resource::Gvr, status::Status};

@@ -285,6 +285,9 @@ async fn tokens_of_the_host_count(fleet: &Kubefold, host: &Member) {
     let text = refused.to_string();
     assert!(refused.status == StatusCode::FORBIDDEN && text.contains("system:serviceaccount:shop:bot"), "{text}");
     assert_eq!(ask(&bot, "/apis", &[]).await.status, StatusCode::OK, "the host allows discovery");
+    // So are its users' certificates.
+    let jane = fleet.kubeconfig_with("of-host", &host.identity_of("jane", None));
+    assert_eq!(ask(&Api::from_kubeconfig(&jane, None).await, WIDGETS, &[]).await.status, StatusCode::OK);
     let (signed, _) = token.rsplit_once('.').unwrap();
     let forged = nobody.with_token(&format!("{signed}.c2lnbmF0dXJl"));
     assert_eq!(ask(&forged, WIDGETS, &[]).await.status, StatusCode::UNAUTHORIZED);

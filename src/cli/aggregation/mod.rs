@@ -113,11 +113,11 @@ async fn asked(flags: &Flags, host: &Aggregation) -> anyhow::Result<(Vec<Value>,
     if let Some(user) = &flags.user {
         return Ok((registered, user.clone()));
     }
-    let login = "kubefold's own login at the host does not work";
+    let login = "kubefold's own login at the host does not work; mend it, or say with --user who it is";
     let own = client(&host.access).context(login)?;
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}).to_string();
     let request = http::Request::post(WHO_AM_I).header("content-type", "application/json").body(review.into_bytes())?;
-    let answer = ask(&own, request).await.with_context(|| format!("{login}; mend it, or say with --user who it is"))?;
+    let answer = ask(&own, request).await.context(login)?;
     match answer["status"]["userInfo"]["username"].as_str() {
         Some(user) => Ok((registered, user.to_owned())),
         None => bail!("the host does not say who kubefold is there; say it with --user"),
