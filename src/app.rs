@@ -36,6 +36,7 @@ use crate::{
     accounts::Accounts,
     authn::Reviewer,
     config::{Config, MemberName, ReloadHandle, Reloads},
+    host::{Host, HostServing},
     member::{self, Member, authority::keep_authorities, registry::Registry, renewal::keep_tokens},
     observe::Metrics,
     own::{
@@ -83,7 +84,9 @@ impl App {
         let (config, reloads) = Reloads::start(&options.config).await?;
         let state = Arc::new(StateDir::open(&options.serving.state_dir)?);
         let journal = journal(&options, &state)?;
-        let configured = Authorities { configured: &config.client_authorities, members: &[] };
+        let server_name = config.aggregation.as_ref().map(|host| host.service.server_name());
+        let of_host = HostServing { trust: None, server_name };
+        let configured = Authorities { configured: &config.client_authorities, members: &[], host: Some(&of_host) };
         let Front { door, address, url, security, tls, expiries, authentication, auditing } =
             Front::open(&options.serving, &state, configured).await?;
         let published = Published {
@@ -102,6 +105,7 @@ impl App {
         let accounts = Arc::new(Accounts::new(Arc::clone(&registry)));
         accounts.configure(&config.subjects);
         let authentication = Arc::new(authentication.reviewed_by(Arc::clone(&accounts) as Arc<dyn Reviewer>));
+        let host = Host::new(config.aggregation.as_ref(), Arc::clone(&authentication));
         let shared = shared(&config, &state)?;
         let stores = Stores::new(Arc::clone(&registry), shared, tasks.clone(), draining.clone());
         stores.bound(options.store_bytes_max.or_else(memory::for_objects));
@@ -114,6 +118,10 @@ impl App {
         let metrics = Arc::new(metrics(&registry, &stores, &served, &expiries, auditing.as_ref()));
         let access = Access::new(Arc::clone(&stores), tasks.clone(), draining.clone());
         access.configure(&config.own);
+        access.behind(Arc::clone(&host));
+        let of_host = Arc::clone(&host);
+        let asking = async move { of_host.follow().await };
+        tasks.spawn(draining.clone().run_until_cancelled_owned(asking));
         if let Some(kept) = kept(&state)? {
             access.restore(kept);
             tasks.spawn(keep_decisions(Arc::clone(&access), Arc::clone(&state), draining.clone()));
@@ -142,9 +150,9 @@ impl App {
         let following = follow(reloads, access, accounts, Arc::clone(&published), Arc::clone(&state));
         tasks.spawn(draining.clone().run_until_cancelled_owned(following));
         let state_kept = Arc::clone(&state);
-        let (options, registry) = (options.serving, Some(registry));
+        let (options, registry, host) = (options.serving, Some(registry), Some(host));
         let renewal =
-            Renewal { options, security, tls, published, authentication, auditing, registry, expiries, state };
+            Renewal { options, security, tls, published, authentication, auditing, registry, host, expiries, state };
         tasks.spawn(draining.clone().run_until_cancelled_owned(renewal.run()));
         tasks.close();
         Ok(Self { address, reload_handle, draining, tasks, own, _state: state_kept })
@@ -248,6 +256,7 @@ async fn follow(
         stores.configure(&config);
         accounts.configure(&config.subjects);
         access.configure(&config.own);
+        access.configure_host(config.aggregation.as_ref());
         let mut published = published.lock();
         published.members = member_names(&config);
         if let Err(error) = published.write(&state) {

@@ -240,6 +240,18 @@ Examples:
   kubefold init --from-kubeconfig ~/.kube/config --to administrators.yaml
   kubefold release --config administrators.yaml --state-dir ./state";
 
+pub(super) const AGGREGATION: &str = "\
+Examples:
+  # kubefold runs outside of the host
+  kubefold aggregation manifest --config clusters.yaml --state-dir ./state --address fleet.example.com:6443 \\
+    --context host | kubectl --context host apply -f -
+
+  # kubefold runs in the host, and deploy/kustomize made its Service; a group of the fleet is served, too
+  kubefold aggregation manifest --config clusters.yaml --state-dir ./state --group apps.example.com/v1
+
+A name becomes a Service of type ExternalName, an IP address one with Endpoints. A group that the host serves itself, built in, by a
+custom resource definition or by another API server, is refused.";
+
 pub(super) const INIT: &str = "\
 Examples:
   kubefold init --from-kubeconfig ~/.kube/config

@@ -2,6 +2,7 @@
 //!
 //! May name: every room.
 
+mod aggregation;
 #[cfg(feature = "apiserver")]
 mod apiserver;
 mod audit;
@@ -129,6 +130,8 @@ enum Command {
     /// Take a cluster out again: remove it from clusters.yaml, and kubefold's identities from it.
     #[command(after_help = help::UNJOIN)]
     Unjoin(join::Unjoin),
+    /// Serve groups of the fleet behind the aggregation layer of a host cluster.
+    Aggregation(Box<aggregation::HostFlags>),
     /// Write a clusters.yaml from the contexts of a kubeconfig.
     #[command(after_help = help::INIT)]
     Init(init::Init),
@@ -216,6 +219,7 @@ pub fn main() -> ExitCode {
         Command::Release(flags) => release::run(&flags),
         Command::Join(flags) => join::join(&flags),
         Command::Unjoin(flags) => join::unjoin(&flags),
+        Command::Aggregation(flags) => aggregation::run(&flags),
         Command::Init(flags) => init::run(&flags),
         Command::Completion(flags) => completion(flags.shell),
     };

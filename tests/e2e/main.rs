@@ -16,6 +16,7 @@ mod access_faults;
 mod access_proofs;
 mod access_random;
 mod accounts;
+mod aggregation;
 mod apiserver;
 mod audit;
 mod authentication;

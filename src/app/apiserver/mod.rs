@@ -116,8 +116,18 @@ impl ApiServerApp {
         });
         let (published, registry, kept) = (Arc::new(Mutex::new(published)), None, Arc::clone(&state));
         let options = options.serving;
-        let renewal =
-            Renewal { options, security, tls, published, authentication, auditing, registry, expiries, state };
+        let renewal = Renewal {
+            options,
+            security,
+            tls,
+            published,
+            authentication,
+            auditing,
+            registry,
+            host: None,
+            expiries,
+            state,
+        };
         tasks.spawn(draining.clone().run_until_cancelled_owned(renewal.run()));
         tasks.close();
         Ok(Self { address, draining, tasks, storage, _state: kept })
