@@ -154,6 +154,8 @@ fn proofs(objects: usize) {
         names: Names::Suffixed,
         shared: Vec::new(),
         policies: Vec::new(),
+        overrides: Vec::new(),
+        unmatched: Default::default(),
         kinds: Vec::new(),
         subjects: Vec::new(),
         client_authorities: Vec::new(),

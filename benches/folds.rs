@@ -82,6 +82,8 @@ impl Fleet {
             names: Names::Suffixed,
             shared: rules,
             policies: Vec::new(),
+            overrides: Vec::new(),
+            unmatched: Default::default(),
             kinds: Vec::new(),
             subjects: Vec::new(),
             client_authorities: Vec::new(),

@@ -28,6 +28,8 @@ impl Fleet {
             names: Names::Suffixed,
             shared: Vec::new(),
             policies: Vec::new(),
+            overrides: Vec::new(),
+            unmatched: Default::default(),
             kinds: Vec::new(),
             subjects: Vec::new(),
             client_authorities: Vec::new(),

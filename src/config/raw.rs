@@ -33,6 +33,10 @@ pub(super) struct RawConfig {
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "Vec<RawPolicy>"))]
     pub(super) policies: Vec<Spanned<RawPolicy>>,
+    /// What becomes of an object that no policy selects: `default` (placed as its kind is; the default), or `refuse` (a create is
+    /// refused with 422). Shared objects, Events, objects with an owner, and those that are pinned (`web@east`) need no policy.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    pub(super) unmatched: Option<Spanned<String>>,
     /// Custom resources that can be divided (docs/policies.md). Others are never divided: kubefold does not know their fields.
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "Vec<RawKind>"))]

@@ -64,7 +64,7 @@ fn whole_file_refusals_say_line_and_remedy() {
         ),
         (
             "member:\n",
-            "clusters.yaml:1: unknown field \"member\"; remove it, or use one of: members, names, shared, policies, kinds, subjects, clientAuthorities, admins, viewers",
+            "clusters.yaml:1: unknown field \"member\"; remove it, or use one of: members, names, shared, policies, unmatched, kinds, subjects, clientAuthorities, admins, viewers",
         ),
         (
             "members:\n- name: east\n  inCluster: true\n  name: west\n",
