@@ -33,6 +33,7 @@ use crate::{
     config::{Config, MemberName, ReloadHandle, Reloads},
     member::{self, Member, authority::keep_authorities, registry::Registry, renewal::keep_tokens},
     observe::Metrics,
+    own::OwnObjects,
     read::Reader,
     route::Router,
     serve::{Auditing, Handler, Health, Published, Served, StateDir, expiry::Expiries},
@@ -52,6 +53,7 @@ pub struct App {
     reload_handle: ReloadHandle,
     draining: CancellationToken,
     tasks: TaskTracker,
+    own: Arc<OwnObjects>,
     _state: Arc<StateDir>,
 }
 
@@ -108,7 +110,9 @@ impl App {
             access.restore(kept);
             tasks.spawn(keep_decisions(Arc::clone(&access), Arc::clone(&state), draining.clone()));
         }
-        let router = Arc::new(Router::new(Arc::clone(&access), reader, writer, Arc::clone(&metrics)));
+        let own = Arc::new(OwnObjects::open(state.path(), Vec::new()).await?);
+        stores.set_own(own.groups());
+        let router = Arc::new(Router::new(Arc::clone(&access), reader, writer, Arc::clone(&metrics), Arc::clone(&own)));
         let of_members = Arc::clone(&registry);
         let readiness = move || checks(&of_members);
         let health = Health::new(Arc::new(readiness), draining.clone()).counting(metrics.slis());
@@ -129,7 +133,7 @@ impl App {
             Renewal { options, security, tls, published, authentication, auditing, registry, expiries, state };
         tasks.spawn(draining.clone().run_until_cancelled_owned(renewal.run()));
         tasks.close();
-        Ok(Self { address, reload_handle, draining, tasks, _state: state_kept })
+        Ok(Self { address, reload_handle, draining, tasks, own, _state: state_kept })
     }
 
     /// Where it listens.
@@ -145,7 +149,10 @@ impl App {
     /// Ends it: not ready, no new connections, watches end, answers finish within the grace, the rest is cut.
     pub async fn drain(&self) {
         self.draining.cancel();
+        // Watches of its objects would hold the end up.
+        self.own.end().await;
         self.tasks.wait().await;
+        self.own.close().await;
     }
 }
 

@@ -15,6 +15,7 @@ pub mod config;
 pub mod discovery;
 pub mod member;
 pub mod observe;
+pub mod own;
 pub mod placement;
 pub mod read;
 pub mod respond;

@@ -3,10 +3,12 @@
 //! It answers nothing itself but refusals of what no room has a route for. May name: `discovery`, `read`, `write`, `review`,
 //! `stream`, `status`, and what is below them.
 
+mod own;
 mod selected;
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use http::{HeaderMap, Method, Request, Response, header, request::Parts};
 
 use crate::{
@@ -22,6 +24,7 @@ use crate::{
         view,
     },
     observe::{Exposed, Metrics},
+    own::{Fleet, OwnObjects},
     read::{Reader, over_websocket},
     respond::{RouteError, ViewError},
     review::{self, is_review},
@@ -75,6 +78,13 @@ pub struct Router {
     reader: Reader,
     writer: Arc<Writer<LiveFleet>>,
     metrics: Arc<Metrics>,
+    own: Arc<OwnObjects>,
+}
+
+impl Fleet for Router {
+    fn answer(&self, request: Request<Body>) -> BoxFuture<'_, Response<Body>> {
+        Box::pin(self.route(request))
+    }
 }
 
 /// As whom somebody acts, and who it is if that is somebody else.
@@ -85,9 +95,16 @@ struct Acting {
 
 impl Router {
     /// Routes to these rooms.
-    pub fn new(access: Arc<Access>, reader: Reader, writer: Arc<Writer<LiveFleet>>, metrics: Arc<Metrics>) -> Self {
+    pub fn new(
+        access: Arc<Access>,
+        reader: Reader,
+        writer: Arc<Writer<LiveFleet>>,
+        metrics: Arc<Metrics>,
+        own: Arc<OwnObjects>,
+    ) -> Self {
         let stores = Arc::clone(access.stores());
-        Self { stores, access, discovery: Discovery::default(), openapi: OpenApi::default(), reader, writer, metrics }
+        let (discovery, openapi) = (Discovery::default(), OpenApi::default());
+        Self { stores, access, discovery, openapi, reader, writer, metrics, own }
     }
 
     /// Answers a request that was let in; its `Caller` is in its extensions.
@@ -241,7 +258,11 @@ impl Router {
         }
         if is_openapi_path(parts.uri.path()) {
             // Boxed, as all that follow a head to a member: the future of every request is as large as its largest part.
-            return Ok(Box::pin(self.openapi.answer(&self.stores, parts)).await?);
+            let document = parts.uri.path().strip_prefix("/openapi/v3/").unwrap_or_default();
+            if self.own.owns_document(document) && parts.method == Method::GET {
+                return Ok(Box::pin(self.own.document(parts)).await);
+            }
+            return Ok(Box::pin(self.openapi.answer(&self.stores, self.own.documents(), parts)).await?);
         }
         let (path, query) = (parts.uri.path(), parts.uri.query());
         if path == PLAN_PATH {
@@ -283,6 +304,9 @@ impl Router {
         body: Body,
     ) -> Result<Response<Body>, Status> {
         let gvr = Gvr::new(&info.api_group, &info.api_version, &info.resource);
+        if self.own.serves(&gvr.group) {
+            return Box::pin(self.own_object(info, &gvr, who, parts, body)).await;
+        }
         let mut catalog = self.stores.catalog();
         if catalog.get(&gvr).is_none() {
             Box::pin(self.stores.definitions_are_served()).await;

@@ -21,7 +21,7 @@ const LAYERS: &[&[&str]] = &[
     &["stores"],
     &["access"],
     &["answer"],
-    &["discovery", "read", "write", "review", "stream"],
+    &["discovery", "own", "read", "write", "review", "stream"],
     &["status"],
     &["route"],
     &["serve"],

@@ -115,6 +115,14 @@ impl Grant {
         if silent.peek().is_some() { Err(unknown(caller, action, silent)) } else { Ok(()) }
     }
 
+    /// Refuses what a member does not allow, or has not said while it answers: for what is in all of them. One that is down
+    /// counts where nothing is known of it, if nobody else allows it.
+    pub fn check_everywhere(&self) -> Result<(), AccessError> {
+        self.check_write()?;
+        let Some((decided, Question { caller, action })) = self.decided() else { return Ok(()) };
+        if decided.denied.is_empty() { Ok(()) } else { Err(forbidden(caller, action, &decided.denied)) }
+    }
+
     /// The members that do not allow it.
     pub fn refusing(&self) -> Vec<MemberName> {
         let denied = self.limits.iter().flat_map(|limits| &limits.decided.denied);

@@ -292,7 +292,9 @@ impl Access {
         let is_present = |member: &&Arc<Member>| !member.config().absent && member.twin_of().is_none();
         let catalog = self.stores.catalog();
         let gvr = Gvr::new(&action.group, &action.version, &action.resource);
-        let serving = catalog.get(&gvr).map(|resource| resource.members.as_slice());
+        // What kubefold serves itself all members judge.
+        let of_members = catalog.get(&gvr).filter(|resource| !resource.is_own());
+        let serving = of_members.map(|resource| resource.members.as_slice());
         // One that has never said what it serves may serve it as well.
         let may_serve =
             |name: &MemberName| serving.is_none_or(|serving| serving.contains(name) || catalog.unknown.contains(name));

@@ -18,8 +18,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     fetch::{CatalogError, Fetched, Fetcher, is_ready},
-    merged::Catalog,
-    served::MemberCatalog,
+    merge::own_group,
+    merged::{Catalog, MergedGroup},
+    served::{Group, MemberCatalog},
 };
 use crate::config::MemberName;
 
@@ -41,6 +42,8 @@ const FETCH_DEADLINE: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub struct FleetCatalogue {
     current: ArcSwap<Catalog>,
+    /// What kubefold serves itself.
+    own: ArcSwap<Vec<Arc<MergedGroup>>>,
     changes: watch::Sender<u64>,
     /// Never held over an await, nor while anything is compared or merged.
     members: Mutex<Members>,
@@ -79,6 +82,7 @@ impl FleetCatalogue {
     pub fn new(members: Vec<MemberName>) -> Self {
         let fleet = Self {
             current: ArcSwap::default(),
+            own: ArcSwap::default(),
             changes: watch::Sender::new(0),
             members: Mutex::default(),
             merging: tokio::sync::Mutex::default(),
@@ -116,6 +120,13 @@ impl FleetCatalogue {
         }
         members.changes += 1;
         drop(members);
+        self.merge();
+    }
+
+    /// Takes the groups that kubefold serves itself. What members serve under their names is not seen from here on.
+    pub fn set_own(&self, groups: &[Arc<Group>]) {
+        self.own.store(Arc::new(groups.iter().filter_map(own_group).collect()));
+        self.members.lock().changes += 1;
         self.merge();
     }
 
@@ -211,7 +222,7 @@ impl FleetCatalogue {
             members.entries.iter().map(|entry| (entry.name.clone(), entry.catalog.clone())).collect();
         let changes = members.changes;
         drop(members);
-        let newer = Arc::new(self.current().merge_next(&inputs));
+        let newer = Arc::new(self.current().merge_next(&inputs, &self.own.load()));
         let mut merged = self.merged.lock();
         if changes <= *merged {
             return;

@@ -25,11 +25,16 @@ impl Catalog {
     /// Shape: members in configuration order, each with its last known catalog.
     /// A member that is down counts with its last known catalog, so that an outage takes no kind away.
     pub fn merge(members: &[(MemberName, Option<Arc<MemberCatalog>>)]) -> Self {
-        Self::default().merge_next(members)
+        Self::default().merge_next(members, &[])
     }
 
-    /// The same where most is as it was: a group that has not changed in any member is taken from this catalog.
-    pub(super) fn merge_next(&self, members: &[(MemberName, Option<Arc<MemberCatalog>>)]) -> Self {
+    /// The same where most is as it was: a group that has not changed in any member is taken from this catalog. The groups of
+    /// `own` are kubefold's, whatever members serve under their names.
+    pub(super) fn merge_next(
+        &self,
+        members: &[(MemberName, Option<Arc<MemberCatalog>>)],
+        own: &[Arc<MergedGroup>],
+    ) -> Self {
         let known: Vec<Holder<'_, MemberCatalog>> =
             members.iter().filter_map(|(member, has)| Some(Holder { member, has: has.as_deref()? })).collect();
         let lists = known.iter().map(|holder| holder.has.groups.iter().map(|group| &*group.name).collect());
@@ -37,7 +42,7 @@ impl Catalog {
         // Clusters with a thousand groups exist; looking each up in each member's list would be felt.
         let mut holders: HashMap<&str, Vec<Holder<'_, Arc<Group>>>> = HashMap::with_capacity(names.len());
         for Holder { member, has } in &known {
-            for group in &has.groups {
+            for group in has.groups.iter().filter(|group| own.iter().all(|own| own.name != group.name)) {
                 holders.entry(&group.name).or_default().push(Holder { member, has: group });
             }
         }
@@ -46,7 +51,8 @@ impl Catalog {
             let known = self.shared_group(name).filter(|known| is_of(known, holders));
             Some(known.map_or_else(|| Arc::new(merge_group(name, holders)), Arc::clone))
         };
-        let groups: Vec<Arc<MergedGroup>> = names.into_iter().filter_map(merged).collect();
+        let groups = names.into_iter().filter_map(merged).chain(own.iter().cloned());
+        let groups: Vec<Arc<MergedGroup>> = groups.collect();
         let servers = known.iter().filter_map(|holder| holder.has.server.as_ref());
         Self {
             by_group: index(groups.iter().map(|group| &group.name)),
@@ -55,6 +61,17 @@ impl Catalog {
             server: servers.min_by_key(|server| server.number).cloned(),
         }
     }
+}
+
+/// A group that kubefold serves itself: its resources are of no member.
+pub(super) fn own_group(group: &Arc<Group>) -> Option<Arc<MergedGroup>> {
+    let nobody = MemberName::new("kubefold")?;
+    let mut merged = merge_group(&group.name, &[Holder { member: &nobody, has: group }]);
+    merged.sources.clear();
+    for resource in merged.versions.iter_mut().flat_map(|version| &mut version.resources) {
+        resource.members.clear();
+    }
+    Some(Arc::new(merged))
 }
 
 /// Says whether a group was merged from just this.

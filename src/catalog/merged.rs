@@ -188,6 +188,11 @@ impl MergedResource {
         self.verbs.iter().any(|one| &**one == verb)
     }
 
+    /// Whether kubefold serves it itself, and no member.
+    pub fn is_own(&self) -> bool {
+        self.members.is_empty() && self.conflicting.is_empty()
+    }
+
     /// The subresource of this name.
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|one| &*one.subresource == name)

@@ -7,6 +7,7 @@
 mod access;
 mod answer;
 mod discovery;
+mod own;
 mod placement;
 mod read;
 mod review;
@@ -25,6 +26,7 @@ pub use self::{
     access::AccessError,
     answer::{NotBuilt, PlainRefusal},
     discovery::DiscoveryError,
+    own::OwnError,
     placement::Unplaced,
     read::ReadError,
     review::ReviewError,

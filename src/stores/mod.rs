@@ -38,7 +38,7 @@ use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    catalog::{self, Catalog, FleetCatalogue, MemberCatalog, MergedResource},
+    catalog::{self, Catalog, FleetCatalogue, Group, MemberCatalog, MergedResource},
     config::{Config, MemberName},
     member::{Member, reflector::ReflectorState, registry::Registry},
     placement::{moved::Moved, policy::Rules},
@@ -193,6 +193,11 @@ impl Stores {
     /// What decides where objects go, as configured now.
     pub fn rules(&self) -> Arc<Rules> {
         self.rules.load_full()
+    }
+
+    /// Takes the groups that kubefold serves itself: they are in the catalog, and no member is asked for them.
+    pub fn set_own(&self, groups: &[Arc<Group>]) {
+        self.catalog.set_own(groups);
     }
 
     /// The merged catalog now.

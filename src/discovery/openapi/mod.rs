@@ -10,7 +10,10 @@ mod merge;
 mod sources;
 mod urls;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use futures::future::join_all;
@@ -77,10 +80,15 @@ struct Document {
 }
 
 impl OpenApi {
-    /// Answers a request for a path of OpenAPI.
+    /// Answers a request for a path of OpenAPI. `own` gives the documents that kubefold has itself, for the index.
     ///
     /// Errors: a document that nobody has (404); no member answers (503). Cancel: safe.
-    pub async fn answer(&self, stores: &Stores, request: &Parts) -> Result<Response<Body>, DiscoveryError> {
+    pub async fn answer(
+        &self,
+        stores: &Stores,
+        own: impl Future<Output = BTreeMap<String, Value>>,
+        request: &Parts,
+    ) -> Result<Response<Body>, DiscoveryError> {
         if request.method != Method::GET && request.method != Method::HEAD {
             return Err(DiscoveryError::Method);
         }
@@ -89,7 +97,7 @@ impl OpenApi {
         self.sources.retain(&members);
         let path = request.uri.path();
         if path == V3 {
-            return self.index(stores, &members).await;
+            return self.index(stores, &members, own.await).await;
         }
         let spec = if path == V2 { Spec::V2 } else { Spec::V3 };
         let Some(encoding) = encoding(spec, &request.headers) else {
@@ -104,7 +112,12 @@ impl OpenApi {
     }
 
     /// Every document that any member has, and the hash under which it is served.
-    async fn index(&self, stores: &Stores, members: &[Arc<Member>]) -> Result<Response<Body>, DiscoveryError> {
+    async fn index(
+        &self,
+        stores: &Stores,
+        members: &[Arc<Member>],
+        own: BTreeMap<String, Value>,
+    ) -> Result<Response<Body>, DiscoveryError> {
         let told = self.sources.indexes(stores, members, stores.definitions_changed()).await;
         let warnings = warnings(&told);
         let paths: BTreeSet<&String> =
@@ -116,7 +129,10 @@ impl OpenApi {
             let url = versioned(&format!("{V3}/{path}"), &fleet_hash(&holders(&told, path)));
             (path.clone(), Value::Object(Map::from_iter([("serverRelativeURL".to_owned(), Value::String(url))])))
         };
-        let document = Value::Object(Map::from_iter([("paths".to_owned(), paths.into_iter().map(at).collect())]));
+        let mut paths: Map<String, Value> = paths.into_iter().map(at).collect();
+        // Whatever members have under these names is not served.
+        paths.extend(own);
+        let document = Value::Object(Map::from_iter([("paths".to_owned(), Value::Object(paths))]));
         let mut response = Response::new(full(document.to_string()));
         let headers = response.headers_mut();
         let content_type = told.iter().find_map(|told| told.last.as_ref()?.content_type.clone());

@@ -13,6 +13,7 @@ mod admit;
 mod allocator;
 mod catalog;
 mod check;
+mod compose;
 mod convert;
 mod defaults;
 mod doc;
@@ -28,6 +29,7 @@ mod tests;
 
 pub use allocator::{Allocator, Refusal};
 pub use catalog::built_in;
+pub use compose::{Applying, Author, Carried, Compose, Composed, Reading};
 pub(crate) use forbidden::forbidden;
 pub use rest::{AnyRest, Changed, Connect, Rest, Target, Watch};
 pub(crate) use service::hold;
@@ -65,6 +67,8 @@ pub struct Kind {
     pub connects: BTreeMap<String, Arc<dyn Connect>>,
     /// What answers in place of the storage.
     pub rest: Option<Arc<dyn AnyRest>>,
+    /// What says what is shown of what is stored; `None`: they are the same.
+    pub composer: Option<Arc<dyn Compose>>,
     /// The types of its fields, and the name of its own type among them.
     pub types: Arc<Types>,
     /// Such as `io.k8s.api.core.v1.Pod`.
@@ -92,6 +96,7 @@ impl Default for Kind {
             selectable_fields: Vec::new(),
             connects: BTreeMap::new(),
             rest: None,
+            composer: None,
             types: Arc::default(),
             type_name: String::new(),
             strategy: Arc::new(Plain),

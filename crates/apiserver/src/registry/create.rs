@@ -63,6 +63,11 @@ impl Registry {
             let object = self.create_elsewhere(&**rest, kind, namespace, object, options).await?;
             return Ok(Written { object, created: true, warnings });
         }
+        if let Some(composer) = &kind.composer {
+            let made = self.create_composed(&**composer, kind, namespace, &name, object, options);
+            let (object, further) = Box::pin(made).await?;
+            return Ok(Written { object, created: true, warnings: [warnings, further].concat() });
+        }
         let release = |gone: &Value| kind.strategy.release(gone, None, &self.inner.allocator);
         let value = stored(kind, &object).inspect_err(|_| release(&object))?;
         if options.dry_run {

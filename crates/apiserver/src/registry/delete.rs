@@ -67,7 +67,7 @@ impl Registry {
         for _ in 0..ATTEMPTS_MAX {
             let record = there.ok_or_else(|| errors::not_found(kind, name))?;
             match self.delete_once(kind, name, &record, options).await? {
-                Ok(deleted) => return Ok(deleted),
+                Ok(deleted) => return self.shown_of_deletion(kind, deleted).await,
                 Err(now) => there = now,
             }
         }
@@ -96,6 +96,13 @@ impl Registry {
         Ok(list)
     }
 
+    /// What is shown of an object that goes.
+    async fn shown_of_deletion(&self, kind: &Kind, deleted: Deleted) -> Result<Deleted, Status> {
+        let Some(composer) = &kind.composer else { return Ok(deleted) };
+        let object = self.compose_one(&**composer, kind, deleted.object).await?;
+        Ok(Deleted { object, ..deleted })
+    }
+
     async fn delete_once(
         &self,
         kind: &Kind,
@@ -106,6 +113,7 @@ impl Registry {
         let value = Self::object(kind, record, record.revision)?.value();
         let shown = |value: Value, revision| shown_value(kind, &record.key, value, revision);
         check(kind, name, options, &value)?;
+        let value = Box::pin(self.begin_delete(kind, value, options)).await?;
         let storage = &self.inner.storage;
         let done = |object, gone| Ok(Ok(Deleted { object, gone }));
         let outcome = match step(kind, &value, options, self.inner.env.now()) {

@@ -6,6 +6,7 @@
 //! Source: kubernetes/apiserver `pkg/registry/generic/registry/store.go`, `pkg/registry/rest/`.
 
 mod catalog;
+mod composed;
 mod create;
 mod delete;
 mod env;

@@ -33,6 +33,8 @@ pub struct WriteOptions {
     pub may_create: bool,
     /// It is an apply: the owners of fields are said already.
     pub applies: bool,
+    /// Such an apply takes fields of others.
+    pub force: bool,
 }
 
 /// What must hold of an object to be deleted.

@@ -57,8 +57,9 @@ impl Registry {
         let mut options = options.clone();
         options.may_create = is_apply && options.part == Part::Whole;
         // An apply says itself whose the fields are.
-        let manager = if is_apply { std::mem::take(&mut options.manager) } else { String::new() };
+        let manager = if is_apply { options.manager.clone() } else { String::new() };
         options.applies = is_apply;
+        options.force = matches!(patch, Patch::Apply { force: true, .. });
         let terms = PatchTerms { validation, manager: &manager, part: options.part };
         let mut warnings = Vec::new();
         let mut revise = |there: Option<&Value>| {

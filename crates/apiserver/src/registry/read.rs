@@ -32,6 +32,9 @@ impl Registry {
             let there = self.get_elsewhere(&**rest, kind, namespace, name).await?;
             return Ok(there.ok_or_else(|| errors::not_found(kind, name))?.shown(kind));
         }
+        if let Some(composer) = &kind.composer {
+            return Box::pin(self.get_composed(&**composer, kind, namespace, name)).await;
+        }
         let record = self.record(&key_of(kind, namespace, name)).await?;
         let record = record.ok_or_else(|| errors::not_found(kind, name))?;
         Self::shown(kind, &record, record.revision)
@@ -44,6 +47,14 @@ impl Registry {
         if let Some(rest) = &kind.rest {
             return self.list_elsewhere(&**rest, kind, namespace, options).await;
         }
+        let mut list = self.list_stored(kind, namespace, options).await?;
+        if kind.composer.is_some() {
+            list.objects = Box::pin(self.compose_all(kind, list.objects)).await?;
+        }
+        Ok(list)
+    }
+
+    async fn list_stored(&self, kind: &Kind, namespace: &str, options: &ListOptions) -> Result<List, Status> {
         let prefix = prefix_of(kind, namespace);
         let mut at = match options.at {
             At::Newest | At::NotOlder(_) => 0,

@@ -19,7 +19,7 @@ use crate::{
 use kubefold_wire::status::{Cause, Status};
 
 /// How often others may come between before a write is a conflict.
-const ATTEMPTS_MAX: usize = 64;
+pub(super) const ATTEMPTS_MAX: usize = 64;
 
 /// Works out the new object; `None`: there is none yet.
 pub(super) type Revise<'r> = dyn FnMut(Option<&Value>) -> Result<Value, Status> + Send + 'r;
@@ -119,6 +119,11 @@ impl Registry {
         if let Some(rest) = &kind.rest {
             let target = self.target(namespace, name);
             return Box::pin(self.revise_elsewhere(&**rest, kind, &target, options, preconditions, revise)).await;
+        }
+        // What a finalizer or a controller of the kind changes is what is stored.
+        if let Some(composer) = kind.composer.as_ref().filter(|_| options.part != Part::Special) {
+            let target = self.target(namespace, name);
+            return Box::pin(self.revise_composed(&**composer, kind, &target, options, preconditions, revise)).await;
         }
         let key = key_of(kind, namespace, name);
         let mut there = self.record(&key).await?;

@@ -67,7 +67,17 @@ impl Registry {
             let event = judge.event(told);
             async move { event }
         });
-        let Some(initial) = initial else { return Ok(changes.boxed()) };
+        let changes = if kind.composer.is_some() {
+            let (registry, kind) = (self.clone(), Arc::clone(kind));
+            let composed = move |event| {
+                let (registry, kind) = (registry.clone(), Arc::clone(&kind));
+                async move { registry.compose_event(kind, event).await }
+            };
+            changes.then(composed).boxed()
+        } else {
+            changes.boxed()
+        };
+        let Some(initial) = initial else { return Ok(changes) };
         let beginning = initial.into_iter().map(Event::Added).chain([Event::Synced(after)]).map(Ok);
         Ok(stream::iter(beginning).chain(changes).boxed())
     }

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 
 use crate::{
     definitions,
-    kinds::{self, AnyRest, Connect, Context, Dependency, Kind, Propagation, Rest, Subresource},
+    kinds::{self, AnyRest, Compose, Connect, Context, Dependency, Kind, Propagation, Rest, Subresource},
     schema::{builtin, builtin_kind},
 };
 use kubefold_wire::{access, status::Cause};
@@ -115,6 +115,7 @@ pub struct TypedKind<T> {
     codecs: Vec<Codec<T>>,
     connects: Vec<Connected>,
     rest: Option<Answered>,
+    composer: Option<Arc<dyn Compose>>,
 }
 
 /// What answers in place of the storage.
@@ -191,7 +192,14 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> TypedKind<T> {
             codecs: vec![Codec::of_hub(api_version)],
             connects: Vec::new(),
             rest: None,
+            composer: None,
         }
+    }
+
+    /// Has something else say what is shown of an object that is stored, and carry out what is written.
+    pub fn composed(mut self, composer: impl Compose) -> Self {
+        self.composer = Some(Arc::new(composer));
+        self
     }
 
     /// Has something else answer for the objects, in place of a storage. What it does not serve is refused.
@@ -465,7 +473,7 @@ impl<T: Send + Sync + 'static> TypedKind<T> {
     ///
     /// Errors: it is not as Kubernetes wants it.
     pub fn build(self) -> Result<Vec<Kind>, KindError> {
-        let Self { mut definition, bare, hub, hooks, codecs, connects, rest } = self;
+        let Self { mut definition, bare, hub, hooks, codecs, connects, rest, composer } = self;
         let text = |at: &str| access::text(&bare, at).to_owned();
         let (group, kind) = (text("/spec/group"), text("/spec/names/kind"));
         let is_built_in = builtin_kind(&group, &hub, &kind).is_some();
@@ -514,6 +522,7 @@ impl<T: Send + Sync + 'static> TypedKind<T> {
                 kind.verbs.clone_from(verbs);
                 kind.rest = Some(Arc::clone(rest));
             }
+            kind.composer.clone_from(&composer);
             kind
         };
         Ok(inner.into_iter().map(wrap).collect())

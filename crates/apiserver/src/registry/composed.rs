@@ -1,0 +1,241 @@
+//! Kinds of which less is stored than is shown: see [`Compose`].
+
+use std::sync::Arc;
+
+use futures::stream::{self, StreamExt, TryStreamExt};
+use serde_json::Value;
+
+use crate::{
+    kinds::{Applying, Author, Carried, Compose, Composed, Kind, Reading},
+    registry::{
+        DeleteOptions, Event, Object, Preconditions, Registry, WriteOptions, Written,
+        create::stored,
+        delete,
+        errors::{self, MODIFIED},
+        key_of, shown_value,
+        update::{ATTEMPTS_MAX, Revise, check, may_create},
+    },
+    storage::{Record, StorageError, When},
+};
+use kubefold_wire::status::Status;
+
+/// Objects of a list that are composed at once.
+const AT_ONCE: usize = 16;
+
+/// A stored object, and what is shown of it.
+struct Seen {
+    record: Record,
+    stored: Value,
+    shown: Value,
+}
+
+impl Registry {
+    fn author<'a>(&'a self, options: &'a WriteOptions) -> Author<'a> {
+        let applies = options.applies.then_some(Applying { manager: &options.manager, force: options.force });
+        Author { caller: self.caller(), dry_run: options.dry_run, applies }
+    }
+
+    /// One object as it is now.
+    ///
+    /// Errors: 404, and what the composing says.
+    pub(super) async fn get_composed(
+        &self,
+        composer: &dyn Compose,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Object, Status> {
+        let record = self.record(&key_of(kind, namespace, name)).await?;
+        let seen = self.seen(composer, kind, name, record).await?;
+        Ok(shown_value(kind, &seen.record.key, seen.shown, seen.record.revision))
+    }
+
+    /// What is there now, with a new revision where it is not what was stored.
+    async fn seen(
+        &self,
+        composer: &dyn Compose,
+        kind: &Kind,
+        name: &str,
+        record: Option<Record>,
+    ) -> Result<Seen, Status> {
+        let mut there = record;
+        for _ in 0..ATTEMPTS_MAX {
+            let record = there.ok_or_else(|| errors::not_found(kind, name))?;
+            let object = Self::object(kind, &record, record.revision)?.value();
+            let Composed { mut shown, stored: changed } =
+                composer.compose(self.caller(), object.clone(), Reading::Live).await?;
+            let Some(changed) = changed else { return Ok(Seen { record, stored: object, shown }) };
+            let value = stored(kind, &changed)?;
+            match self.inner.storage.put(&record.key, value.clone(), When::At(record.revision)).await {
+                Ok(revision) => {
+                    let record = Record { value, revision, ..record };
+                    set_revision(&mut shown, revision);
+                    let stored = Self::object(kind, &record, revision)?.value();
+                    return Ok(Seen { record, stored, shown });
+                }
+                Err(StorageError::Unmet(now)) => there = now,
+                Err(error) => return Err(errors::of_storage(&error)),
+            }
+        }
+        Err(errors::conflict(kind, name, MODIFIED))
+    }
+
+    /// Objects as they are known, in their order.
+    pub(super) async fn compose_all(&self, kind: &Kind, objects: Vec<Object>) -> Result<Vec<Object>, Status> {
+        let Some(composer) = &kind.composer else { return Ok(objects) };
+        let each = objects.into_iter().map(|object| self.compose_one(&**composer, kind, object));
+        stream::iter(each).buffered(AT_ONCE).try_collect().await
+    }
+
+    /// One object as it is known.
+    pub(super) async fn compose_one(
+        &self,
+        composer: &dyn Compose,
+        kind: &Kind,
+        object: Object,
+    ) -> Result<Object, Status> {
+        let composed = composer.compose(self.caller(), object.value(), Reading::Known).await?;
+        Ok(shown_value(kind, object.key(), composed.shown, object.revision()))
+    }
+
+    /// An event with its object as it is known.
+    pub(super) async fn compose_event(&self, kind: Arc<Kind>, event: Result<Event, Status>) -> Result<Event, Status> {
+        let (Some(composer), event) = (&kind.composer, event?) else { return Err(Status::internal("no composer")) };
+        let compose = async |object| self.compose_one(&**composer, &kind, object).await;
+        Ok(match event {
+            Event::Added(object) => Event::Added(compose(object).await?),
+            Event::Modified(object) => Event::Modified(compose(object).await?),
+            Event::Deleted(object) => Event::Deleted(compose(object).await?),
+            other => other,
+        })
+    }
+
+    /// Carries a new object out, and stores what comes of it.
+    pub(super) async fn create_composed(
+        &self,
+        composer: &dyn Compose,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        object: Value,
+        options: &WriteOptions,
+    ) -> Result<(Object, Vec<String>), Status> {
+        let key = key_of(kind, namespace, name);
+        if self.record(&key).await?.is_some() {
+            return Err(errors::already_exists(kind, name));
+        }
+        let carried = composer.create(self.author(options), object).await?;
+        let shown = |revision| shown_value(kind, &key, carried.shown.clone(), revision);
+        if options.dry_run {
+            return Ok((shown(0), carried.warnings.clone()));
+        }
+        let revision = self.put_carried(composer, kind, &key, &carried, When::Absent).await?;
+        match revision {
+            Some(revision) => Ok((shown(revision), carried.warnings.clone())),
+            None => Err(errors::already_exists(kind, name)),
+        }
+    }
+
+    /// Stores what a write came to. `None`: somebody came between, and what it made is to go.
+    async fn put_carried(
+        &self,
+        composer: &dyn Compose,
+        kind: &Kind,
+        key: &str,
+        carried: &Carried,
+        when: When,
+    ) -> Result<Option<u64>, Status> {
+        let value = match stored(kind, &carried.stored) {
+            Ok(value) => value,
+            Err(status) => {
+                composer.settle(carried, false).await;
+                return Err(status);
+            }
+        };
+        match self.inner.storage.put(key, value, when).await {
+            Ok(revision) => {
+                composer.settle(carried, true).await;
+                Ok(Some(revision))
+            }
+            // What is stored is found out when the storage answers again.
+            Err(error @ StorageError::Unknown(_)) => Err(errors::of_storage(&error)),
+            Err(error) => {
+                composer.settle(carried, false).await;
+                let StorageError::Unmet(_) = error else { return Err(errors::of_storage(&error)) };
+                Ok(None)
+            }
+        }
+    }
+
+    /// The loop of an update: what is there now is what the change is worked out against.
+    pub(super) async fn revise_composed(
+        &self,
+        composer: &dyn Compose,
+        kind: &Kind,
+        target: &crate::kinds::Target,
+        options: &WriteOptions,
+        preconditions: &Preconditions,
+        revise: &mut Revise<'_>,
+    ) -> Result<Written, Status> {
+        let (namespace, name) = (&*target.namespace, &*target.name);
+        let key = key_of(kind, namespace, name);
+        for _ in 0..ATTEMPTS_MAX {
+            let there = self.record(&key).await?;
+            if there.is_none() && may_create(kind, options) {
+                let (object, mut warnings) =
+                    Box::pin(self.made_by_update(kind, namespace, name, options, revise)).await?;
+                let (object, further) =
+                    Box::pin(self.create_composed(composer, kind, namespace, name, object, options)).await?;
+                warnings.extend(further);
+                return Ok(Written { object, created: true, warnings });
+            }
+            let Seen { record, stored: before, shown: old } = self.seen(composer, kind, name, there).await?;
+            check(kind, name, preconditions, &old)?;
+            let (new, mut warnings) = Box::pin(self.changed(kind, namespace, name, options, &old, revise)).await?;
+            let done = |shown: Value, revision, warnings| {
+                let object = shown_value(kind, &record.key, shown, revision);
+                Ok(Written { object, created: false, warnings })
+            };
+            if new == old {
+                return done(new, record.revision, warnings);
+            }
+            if delete::ends_with(&new, &old) && !options.dry_run {
+                match self.inner.storage.delete(&record.key, record.revision).await {
+                    Ok(revision) => return done(new, revision, warnings),
+                    Err(StorageError::Unmet(_)) => continue,
+                    Err(error) => return Err(errors::of_storage(&error)),
+                }
+            }
+            let carried = composer.update(self.author(options), before.clone(), &old, new).await?;
+            warnings.extend(carried.warnings.iter().cloned());
+            if options.dry_run {
+                return done(carried.shown, record.revision, warnings);
+            }
+            if stored(kind, &carried.stored)? == record.value {
+                composer.settle(&carried, true).await;
+                return done(carried.shown, record.revision, warnings);
+            }
+            let when = When::At(record.revision);
+            if let Some(revision) = self.put_carried(composer, kind, &record.key, &carried, when).await? {
+                return done(carried.shown, revision, warnings);
+            }
+        }
+        Err(errors::conflict(kind, name, MODIFIED))
+    }
+
+    /// What is stored of an object whose deletion is asked for.
+    pub(super) async fn begin_delete(
+        &self,
+        kind: &Kind,
+        stored: Value,
+        options: &DeleteOptions,
+    ) -> Result<Value, Status> {
+        let Some(composer) = &kind.composer else { return Ok(stored) };
+        let author = Author { caller: self.caller(), dry_run: options.dry_run, applies: None };
+        composer.delete(author, stored, options.propagation).await
+    }
+}
+
+fn set_revision(object: &mut Value, revision: u64) {
+    super::meta::set(object, "resourceVersion", Some(revision.to_string().into()));
+}

@@ -1,0 +1,162 @@
+//! kubefold's own objects: kinds of the group `kubefold.io`, which no member stores.
+//!
+//! They are served by an API server of their own in this process, on a file of the state directory. `route` hands requests of its
+//! groups to [`OwnObjects`], and the catalog has its kinds beside those of members. May name: `access`, `stores`, `respond`, and what
+//! is below them.
+
+mod fleet;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
+
+use http::{HeaderValue, Request, Response, header, request::Parts};
+use http_body_util::BodyExt;
+use parking_lot::Mutex;
+use serde_json::Value;
+
+pub use self::fleet::{Fleet, FleetLink};
+use crate::catalog::{Group, parse_aggregated};
+use kubefold_apiserver::{
+    BuiltIn, Server,
+    kinds::Kind,
+    registry::Registry,
+    serve::ApiServer,
+    server::{Running, ServerError},
+    storage::{Bounds, Sqlite, SqliteError, Storage},
+    typed::{IntoKinds, KindError},
+};
+use kubefold_serving::caller::Caller;
+use kubefold_wire::{
+    body::{Body, empty},
+    discovery::AGGREGATED,
+};
+
+/// The group of kubefold's own kinds.
+pub const GROUP: &str = "kubefold.io";
+/// Their version.
+pub const VERSION: &str = "v1alpha1";
+/// In the state directory.
+const FILE: &str = "own.db";
+
+/// Why kubefold's own objects cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum OwnStartError {
+    /// The file of the state directory.
+    #[error("cannot open kubefold's own objects in the state directory ({FILE}): {0}")]
+    Storage(#[from] SqliteError),
+    /// A kind is not as Kubernetes wants it.
+    #[error(transparent)]
+    Kind(#[from] KindError),
+    /// The server does not start.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// What it serves cannot be read.
+    #[error("kubefold's own kinds cannot be read from their server: {0}")]
+    Discovery(String),
+}
+
+/// The server of kubefold's own objects.
+pub struct OwnObjects {
+    server: ApiServer,
+    groups: Vec<Arc<Group>>,
+    names: BTreeSet<Arc<str>>,
+    storage: Arc<dyn Storage>,
+    running: Mutex<Option<Running>>,
+}
+
+impl OwnObjects {
+    /// Opens the objects in the state directory, and serves these kinds.
+    ///
+    /// Errors: see [`OwnStartError`].
+    pub async fn open(state_dir: &Path, kinds: Vec<Kind>) -> Result<Self, OwnStartError> {
+        let storage: Arc<dyn Storage> = Arc::new(Sqlite::open(&state_dir.join(FILE), Bounds::default()).await?);
+        let built_in = Server::new().built_in(BuiltIn::None).storage(Arc::clone(&storage));
+        let server = kinds.into_iter().fold(built_in, Server::kind);
+        let running = Box::pin(server.start()).await?;
+        let server = running.service();
+        let groups = groups(&server).await?;
+        let names = groups.iter().map(|group| Arc::clone(&group.name)).collect();
+        Ok(Self { server, groups, names, storage, running: Mutex::new(Some(running)) })
+    }
+
+    /// What it serves.
+    pub fn groups(&self) -> &[Arc<Group>] {
+        &self.groups
+    }
+
+    /// Says whether a group is its own.
+    pub fn serves(&self, group: &str) -> bool {
+        self.names.contains(group)
+    }
+
+    /// The objects, for calls in this process.
+    pub fn registry(&self) -> &Registry {
+        self.server.registry()
+    }
+
+    /// Answers a request for one of its groups, as somebody who may do this.
+    pub async fn answer(&self, caller: &Caller, mut request: Request<Body>) -> Response<Body> {
+        request.extensions_mut().insert(caller.clone());
+        self.server.answer(request).await
+    }
+
+    /// Answers a request for an OpenAPI document of one of its groups: `/openapi/v3/apis/kubefold.io/v1alpha1`.
+    pub async fn document(&self, parts: &Parts) -> Response<Body> {
+        self.server.answer(Request::from_parts(parts.clone(), empty())).await
+    }
+
+    /// The OpenAPI documents of its groups, as an index of version 3 lists them: `apis/kubefold.io/v1alpha1`, and where each is.
+    pub async fn documents(&self) -> BTreeMap<String, Value> {
+        let index = read(&self.server, "/openapi/v3", None).await.unwrap_or_default();
+        let index: Value = serde_json::from_slice(&index).unwrap_or_default();
+        let paths = index.get("paths").and_then(Value::as_object).into_iter().flatten();
+        let own = paths.filter(|(path, _)| self.owns_document(path));
+        own.map(|(path, place)| (path.clone(), place.clone())).collect()
+    }
+
+    /// Says whether a document of OpenAPI, such as `apis/kubefold.io/v1alpha1`, is about one of its groups.
+    pub fn owns_document(&self, path: &str) -> bool {
+        let group = path.strip_prefix("apis/").and_then(|rest| rest.split('/').next());
+        group.is_some_and(|group| self.serves(group))
+    }
+
+    /// Ends watches and controllers.
+    pub async fn end(&self) {
+        let running = self.running.lock().take();
+        if let Some(running) = running {
+            running.end().await;
+        }
+    }
+
+    /// Closes the file.
+    pub async fn close(&self) {
+        self.storage.close().await;
+    }
+}
+
+/// One kind for each version of it that is served.
+///
+/// Errors: it is not as Kubernetes wants it.
+pub fn kinds_of(kind: impl IntoKinds) -> Result<Vec<Kind>, KindError> {
+    kind.into_kinds()
+}
+
+/// What a server says that it serves.
+async fn groups(server: &ApiServer) -> Result<Vec<Arc<Group>>, OwnStartError> {
+    let document = read(server, "/apis", Some(AGGREGATED)).await.map_err(OwnStartError::Discovery)?;
+    let groups = parse_aggregated(&document).map_err(|error| OwnStartError::Discovery(error.to_string()))?;
+    Ok(groups.into_iter().map(Arc::new).collect())
+}
+
+async fn read(server: &ApiServer, path: &'static str, accept: Option<&str>) -> Result<bytes::Bytes, String> {
+    let mut request = Request::new(empty());
+    *request.uri_mut() = http::Uri::from_static(path);
+    if let Some(accept) = accept.and_then(|accept| HeaderValue::from_str(accept).ok()) {
+        request.headers_mut().insert(header::ACCEPT, accept);
+    }
+    let body = server.answer(request).await.into_body().collect().await;
+    body.map(http_body_util::Collected::to_bytes).map_err(|error| error.to_string())
+}
