@@ -33,7 +33,7 @@ use crate::{
     config::{Config, MemberName, ReloadHandle, Reloads},
     member::{self, Member, authority::keep_authorities, registry::Registry, renewal::keep_tokens},
     observe::Metrics,
-    own::OwnObjects,
+    own::{OwnObjects, Policies},
     read::Reader,
     route::Router,
     serve::{Auditing, Handler, Health, Published, Served, StateDir, expiry::Expiries},
@@ -110,9 +110,18 @@ impl App {
             access.restore(kept);
             tasks.spawn(keep_decisions(Arc::clone(&access), Arc::clone(&state), draining.clone()));
         }
-        let own = Arc::new(OwnObjects::open(state.path(), Vec::new()).await?);
+        let policies = Policies::new(Arc::clone(&stores), config);
+        let own = Arc::new(OwnObjects::open(state.path(), policies.kinds()?).await?);
         stores.set_own(own.groups());
-        let router = Arc::new(Router::new(Arc::clone(&access), reader, writer, Arc::clone(&metrics), Arc::clone(&own)));
+        follow_policies(&policies, &own, &tasks, &draining).await?;
+        let router = Arc::new(Router::new(
+            Arc::clone(&access),
+            reader,
+            writer,
+            Arc::clone(&metrics),
+            Arc::clone(&own),
+            Arc::clone(&policies),
+        ));
         let of_members = Arc::clone(&registry);
         let readiness = move || checks(&of_members);
         let health = Health::new(Arc::new(readiness), draining.clone()).counting(metrics.slis());
@@ -125,7 +134,7 @@ impl App {
         });
         let reload_handle = reloads.reload_handle();
         let published = Arc::new(Mutex::new(published));
-        let following = follow(reloads, access, accounts, Arc::clone(&published), Arc::clone(&state));
+        let following = follow(reloads, access, accounts, policies, Arc::clone(&published), Arc::clone(&state));
         tasks.spawn(draining.clone().run_until_cancelled_owned(following));
         let state_kept = Arc::clone(&state);
         let (options, registry) = (options.serving, Some(registry));
@@ -195,6 +204,21 @@ fn keep(
     tasks.spawn(keep_lives(Arc::clone(stores), Arc::clone(state), draining.clone()));
 }
 
+/// Has the policies that are objects in force before anything is served, and from then on.
+async fn follow_policies(
+    policies: &Arc<Policies>,
+    own: &OwnObjects,
+    tasks: &TaskTracker,
+    draining: &CancellationToken,
+) -> anyhow::Result<()> {
+    let loaded = policies.load(own.registry()).await;
+    let watches =
+        loaded.map_err(|status| anyhow::anyhow!("the policies in the state directory: {}", status.message))?;
+    let following = Arc::clone(policies).follow(own.registry().clone(), watches);
+    tasks.spawn(draining.clone().run_until_cancelled_owned(following));
+    Ok(())
+}
+
 /// What every room counts.
 fn metrics(
     registry: &Arc<Registry>,
@@ -222,6 +246,7 @@ async fn follow(
     mut reloads: Reloads,
     access: Arc<Access>,
     accounts: Arc<Accounts>,
+    policies: Arc<Policies>,
     published: Arc<Mutex<Published>>,
     state: Arc<StateDir>,
 ) {
@@ -231,11 +256,12 @@ async fn follow(
             tracing::error!("the new configuration is not applied: {error}");
             continue;
         }
-        stores.configure(&config);
         accounts.configure(&config.subjects);
         access.configure(&config.own);
+        let members = member_names(&config);
+        policies.configure(config);
         let mut published = published.lock();
-        published.members = member_names(&config);
+        published.members = members;
         if let Err(error) = published.write(&state) {
             tracing::error!("cannot write serving.json, so new kubeconfigs have the old members: {error}");
         }

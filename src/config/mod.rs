@@ -30,6 +30,7 @@ pub use edit::{Alteration, Component, Edit, Format, How, KeyMap, OverrideConfig,
 pub use error::{ConfigError, FileError, KindProblem, PolicyProblem, Problem};
 pub use kinds::KindConfig;
 pub use load::{load, load_text};
+pub use policies::{PolicySpec, SpecError, policy_of};
 pub use policy::{
     Bounds, Chosen, Failover, KindPattern, Match, MemberTaint, MemberTerms, MemberToleration, Overrides, Picked,
     PolicyConfig, Precision, Rebalance, SpreadLevel, Strategy, TaintEffect, Weights, unfit,

@@ -1,12 +1,14 @@
 //! `policies` of `clusters.yaml`, and `taints` of members: from what is written to [`PolicyConfig`].
 
 mod moving;
+mod spec;
 mod taints;
 
 use std::collections::{BTreeMap, HashMap};
 
 use serde_saphyr::Spanned;
 
+pub use self::spec::{PolicySpec, SpecError, policy_of};
 pub(super) use self::taints::taints;
 
 use crate::{
@@ -82,6 +84,7 @@ fn policy(raw: &RawPolicy, known: Known<'_>, seen: &mut HashMap<String, u64>) ->
         matches,
         strategy,
         groups: groups(raw, known.members)?,
+        overlapping: false,
         weights,
         each,
         per_member,

@@ -32,6 +32,8 @@ pub struct PolicyConfig {
     pub strategy: Option<Strategy>,
     /// Who may get parts: the first of these groups of members that can take an object.
     pub groups: Vec<Chosen>,
+    /// A member is in every group that names it, and not in the first alone.
+    pub overlapping: bool,
     /// What shares go by.
     pub weights: Weights,
     /// What holds in every member that [`PolicyConfig::per_member`] does not name.

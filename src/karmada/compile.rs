@@ -150,6 +150,7 @@ fn config(
         matches: Some(matches),
         strategy: Some(strategy),
         groups: groups.iter().map(|group| Chosen::Named(group.clone())).collect(),
+        overlapping: true,
         weights,
         each: Bounds::default(),
         per_member,

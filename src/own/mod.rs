@@ -5,6 +5,7 @@
 //! is below them.
 
 mod fleet;
+mod policies;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +18,10 @@ use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-pub use self::fleet::{Fleet, FleetLink};
+pub use self::{
+    fleet::{Fleet, FleetLink},
+    policies::Policies,
+};
 use crate::catalog::{Group, parse_aggregated};
 use kubefold_apiserver::{
     BuiltIn, Server,

@@ -454,7 +454,8 @@ impl MemberRule {
         let none = MemberTerms::default();
         let own = policy.per_member.get(&self.name).unwrap_or(&none);
         let ranks = policy.groups.iter().enumerate().filter(|(_, group)| holds(group, self));
-        let ranks: Vec<usize> = ranks.map(|(rank, _)| rank).collect();
+        let most = if policy.overlapping { policy.groups.len() } else { 1 };
+        let ranks: Vec<usize> = ranks.map(|(rank, _)| rank).take(most).collect();
         let domain = |level: &SpreadLevel| match level.label.as_str() {
             CLUSTER_LABEL => Some(self.name.to_string()),
             label => self.labels.get(label).cloned(),

@@ -197,7 +197,7 @@ fn terms_come_from_policy_member_and_labels() {
 }
 
 #[test]
-fn members_are_in_every_group_that_names_them_and_by_themselves() {
+fn members_are_in_the_first_group_that_names_them_and_by_themselves() {
     let rules = rules(
         "policies:
 - name: p
@@ -208,7 +208,7 @@ fn members_are_in_every_group_that_names_them_and_by_themselves() {
     );
     let policy = rules.rule_for(&subject(&gvk("apps", "Deployment"), "a")).unwrap();
     let terms = |name: &str| policy.terms(&MemberName::new(name).unwrap());
-    assert_eq!((policy.groups, terms("west").ranks, terms("east").ranks), (2, vec![0, 1], vec![1]));
+    assert_eq!((policy.groups, terms("west").ranks, terms("east").ranks), (2, vec![0], vec![1]));
     assert_eq!(terms("east").domains, ["eu", "east"]);
     assert_eq!(excluded(&policy), [("north", "policy p does not place there")]);
 }
