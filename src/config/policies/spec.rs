@@ -62,7 +62,8 @@ pub fn policy_of(name: &str, spec: &PolicySpec, config: &Config) -> Result<Polic
     };
     entry.insert("name".to_owned(), name.into());
     let text = Value::Object(entry).to_string();
-    let raw: Spanned<RawPolicy> = serde_saphyr::from_str(&text).map_err(|error| SpecError::Syntax(yaml_cause(&error)))?;
+    let raw: Spanned<RawPolicy> =
+        serde_saphyr::from_str(&text).map_err(|error| SpecError::Syntax(yaml_cause(&error)))?;
     let known = Known { members: &config.members, kinds: &config.kinds };
     Ok(policy(&raw.value, known, &mut HashMap::new()).map_err(|fault| fault.problem)?)
 }

@@ -297,8 +297,11 @@ fn a_policy_that_is_an_object_has_the_fields_of_an_entry() {
         let spec: PolicySpec = serde_json::from_value(spec).unwrap();
         policy_of("p", &spec, &config).map_err(|error| error.to_string())
     };
-    let entry = loaded("policies:\n- {name: p, match: {kinds: [Deployment]}, members: [east], max: 3, spread: region}\n").unwrap();
-    let object = serde_json::json!({"match": {"kinds": ["Deployment"]}, "members": ["east"], "max": 3, "spread": "region"});
+    let entry =
+        loaded("policies:\n- {name: p, match: {kinds: [Deployment]}, members: [east], max: 3, spread: region}\n")
+            .unwrap();
+    let object =
+        serde_json::json!({"match": {"kinds": ["Deployment"]}, "members": ["east"], "max": 3, "spread": "region"});
     assert_eq!(read(object).unwrap(), entry[0]);
     assert_eq!(read(serde_json::Value::Null).unwrap(), loaded("policies:\n- {name: p}\n").unwrap()[0]);
     let unknown = read(serde_json::json!({"members": ["south"]})).unwrap_err();

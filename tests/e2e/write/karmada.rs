@@ -54,6 +54,9 @@ async fn karmadas_policies_are_objects_that_place_and_override() {
     let fleet = Kubefold::start(&file.settings("policies:\n- {name: ours, strategy: one}\n")).await;
     let api = fleet.api().await;
     let stage = Stage { bed, fleet, api };
+    for member in stage.all() {
+        member.apply(include_str!("../../../deploy/member-rbac.yaml")).await;
+    }
     served(&stage).await;
     placed(&stage).await;
     refused_by_field(&stage).await;
@@ -117,7 +120,7 @@ async fn changed(stage: &Stage) {
     let west = json!({"clusterAffinity": {"clusterNames": ["west"]}});
     stage.kubectl_with(&["apply", "-f", "-"], &propagation(west)).await.ok();
     let moved = async || match shares(&stage.all(), "nginx").await {
-        shares if shares == split(&[("west", 3)]) => Ok(()),
+        shares if shares == split(&[("east", 0), ("west", 3)]) => Ok(()),
         shares => Err(format!("{shares:?}")),
     };
     eventually(PODS * 2, moved).await;
