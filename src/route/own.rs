@@ -5,6 +5,7 @@ use http::{Request, Response, request::Parts};
 use crate::{
     access::{Own, Who},
     member::review::Action,
+    own::Policies,
     respond::OwnError,
     route::{Router, allowed::action_of},
 };
@@ -32,7 +33,12 @@ impl Router {
             Box::pin(drain(body)).await;
             return Err(status);
         }
-        Ok(self.own.answer(who.caller, Request::from_parts(parts.clone(), body)).await?)
+        let answer = self.own.answer(who.caller, Request::from_parts(parts.clone(), body)).await?;
+        if !is_read && Policies::are(gvr) {
+            // Whoever wrote a policy finds it in force with the next request.
+            self.policies.settled(self.own.registry()).await;
+        }
+        Ok(answer)
     }
 
     async fn host_or_members_allow(&self, info: &RequestInfo, gvr: &Gvr, who: Who<'_>) -> Result<(), Status> {
