@@ -6,15 +6,11 @@ mod front;
 mod kept;
 mod memory;
 mod options;
+mod own;
 mod security;
 mod signals;
 
-use std::{
-    collections::BTreeSet,
-    net::SocketAddr,
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use http::{Request, Response};
@@ -28,6 +24,7 @@ pub use self::options::{FrontProxy, Options, ServingOptions};
 use self::{
     front::{Answers, Front},
     kept::{CLUSTERS, keep_decisions, keep_lives, kept, shared},
+    own::Own,
     security::{Authorities, Renewal},
     signals::Signals,
 };
@@ -39,10 +36,7 @@ use crate::{
     host::{Host, HostServing},
     member::{self, Member, authority::keep_authorities, registry::Registry, renewal::keep_tokens},
     observe::Metrics,
-    own::{
-        self, Fleet, FleetLink, OwnObjects, Policies,
-        shadow::{Follower, Shadow},
-    },
+    own::{OwnObjects, Policies},
     read::Reader,
     route::Router,
     serve::{Auditing, Handler, Health, Published, Served, StateDir, expiry::Expiries},
@@ -89,12 +83,8 @@ impl App {
         let configured = Authorities { configured: &config.client_authorities, members: &[], host: Some(&of_host) };
         let Front { door, address, url, security, tls, expiries, authentication, auditing } =
             Front::open(&options.serving, &state, configured).await?;
-        let published = Published {
-            url,
-            fleet: true,
-            members: member_names(&config),
-            certificate_authority: security.trust.clone(),
-        };
+        let (members, trust) = (member_names(&config), security.trust.clone());
+        let published = Published { url, fleet: true, members, certificate_authority: trust };
         published.write(&state)?;
         tracing::info!(%address, url = published.url, members = config.members.len(), "serving");
 
@@ -126,26 +116,12 @@ impl App {
             access.restore(kept);
             tasks.spawn(keep_decisions(Arc::clone(&access), Arc::clone(&state), draining.clone()));
         }
-        let link = Arc::new(FleetLink::default());
-        let objects = own::open(state.path()).await?;
-        let shadow = Shadow::new(Arc::clone(&link), Arc::clone(&stores), Arc::clone(&objects));
-        let mut kinds = own::kinds_of(shadow.kind(&config.aliases))?;
-        let policies = Policies::new(Arc::clone(&stores), config);
-        kinds.extend(policies.kinds()?);
-        let own = Arc::new(OwnObjects::start(objects, kinds).await?);
-        stores.set_own(own.groups());
-        follow_policies(&policies, &own, &tasks, &draining).await?;
-        let router = Arc::new(Router::new(
-            Arc::clone(&access),
-            reader,
-            writer,
-            Arc::clone(&metrics),
-            Arc::clone(&own),
-            Arc::clone(&policies),
-        ));
-        let fleet: Weak<dyn Fleet> = Arc::downgrade(&(Arc::clone(&router) as Arc<dyn Fleet>));
-        link.set(fleet);
-        tasks.spawn(Follower::run(shadow, Arc::clone(&stores), own.registry().clone(), draining.clone()));
+        let own = Own::open(&state, &stores, config, &tasks, &draining).await?;
+        let (objects, policies) = (Arc::clone(&own.objects), Arc::clone(&own.policies));
+        let (to, counted) = (Arc::clone(&objects), Arc::clone(&metrics));
+        let router = Router::new(Arc::clone(&access), reader, writer, counted, to, Arc::clone(&policies));
+        let router = Arc::new(router);
+        own.follow(&router, &stores, &tasks, &draining);
         let of_members = Arc::clone(&registry);
         let readiness = move || checks(&of_members);
         let health = Health::new(Arc::new(readiness), draining.clone()).counting(metrics.slis());
@@ -166,7 +142,7 @@ impl App {
             Renewal { options, security, tls, published, authentication, auditing, registry, host, expiries, state };
         tasks.spawn(draining.clone().run_until_cancelled_owned(renewal.run()));
         tasks.close();
-        Ok(Self { address, reload_handle, draining, tasks, own, _state: state_kept })
+        Ok(Self { address, reload_handle, draining, tasks, own: objects, _state: state_kept })
     }
 
     /// Where it listens.
@@ -226,21 +202,6 @@ fn keep(
     let learning = async move { keep_authorities(&of_members).await };
     tasks.spawn(draining.clone().run_until_cancelled_owned(learning));
     tasks.spawn(keep_lives(Arc::clone(stores), Arc::clone(state), draining.clone()));
-}
-
-/// Has the policies that are objects in force before anything is served, and from then on.
-async fn follow_policies(
-    policies: &Arc<Policies>,
-    own: &OwnObjects,
-    tasks: &TaskTracker,
-    draining: &CancellationToken,
-) -> anyhow::Result<()> {
-    let loaded = policies.load(own.registry()).await;
-    let watches =
-        loaded.map_err(|status| anyhow::anyhow!("the policies in the state directory: {}", status.message))?;
-    let following = Arc::clone(policies).follow(own.registry().clone(), watches);
-    tasks.spawn(draining.clone().run_until_cancelled_owned(following));
-    Ok(())
 }
 
 /// What every room counts.

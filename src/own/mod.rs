@@ -5,6 +5,7 @@
 //! is below them.
 
 mod fleet;
+mod members;
 mod policies;
 mod proxied;
 pub mod shadow;
@@ -23,6 +24,7 @@ use tokio_util::task::TaskTracker;
 
 pub use self::{
     fleet::{Fleet, FleetLink},
+    members::Members,
     policies::Policies,
 };
 use crate::{

@@ -10,11 +10,7 @@ use std::{
 use futures::StreamExt;
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::{
-    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
-    task::JoinSet,
-    time::sleep,
-};
+use tokio::{task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -22,6 +18,7 @@ use super::{
     calls::{By, Place},
     compose::Seen,
     object::{Reference, list, states},
+    pending::{Name, Pending},
     undo,
     world::namespaces,
 };
@@ -52,9 +49,6 @@ const TOGETHER: Duration = Duration::from_millis(50);
 /// Events read at once, and bytes of their objects.
 const RECORDS_MAX: usize = 256;
 const RECORDS_BYTES_MAX: usize = 1 << 20;
-
-/// A ShadowResource: namespace and name.
-pub(super) type Name = (String, String);
 
 /// Which ShadowResources have an item, by its resource and key.
 #[derive(Default)]
@@ -103,24 +97,24 @@ pub struct Follower {
     registry: Registry,
     kind: Arc<Kind>,
     items: Mutex<Items>,
-    dirty: UnboundedSender<Name>,
+    changed: Pending<()>,
 }
 
 impl Follower {
     /// Follows until cancelled.
     pub async fn run(shadow: Shadow, stores: Arc<Stores>, registry: Registry, until: CancellationToken) {
         let Some(kind) = registry.kind(GROUP, KIND) else { return };
-        let (dirty, changed) = unbounded_channel();
-        let follower = Arc::new(Self { shadow, stores, registry, kind, items: Mutex::default(), dirty });
+        let follower =
+            Arc::new(Self { shadow, stores, registry, kind, items: Mutex::default(), changed: Pending::default() });
         let all = async {
             tokio::join!(
                 undo::run(&follower.shadow, &follower.registry, &follower.kind),
-                follower.refresh(changed),
+                follower.refresh(),
                 follower.namespaces(),
                 follower.objects()
             );
         };
-        until.run_until_cancelled(all).await;
+        Box::pin(until.run_until_cancelled(all)).await;
     }
 
     /// Follows the ShadowResources themselves.
@@ -178,19 +172,15 @@ impl Follower {
     }
 
     fn mark(&self, name: &Name) {
-        // Nobody listens only at the end.
-        drop(self.dirty.send(name.clone()));
+        self.changed.add(name.clone(), ());
     }
 
     /// Looks at ShadowResources again whose items have changed.
-    async fn refresh(&self, mut changed: UnboundedReceiver<Name>) {
-        while let Some(first) = changed.recv().await {
+    async fn refresh(&self) {
+        loop {
+            self.changed.added().await;
             sleep(TOGETHER).await;
-            let mut names = BTreeSet::from([first]);
-            while let Ok(name) = changed.try_recv() {
-                names.insert(name);
-            }
-            for (namespace, name) in names {
+            for (namespace, name) in self.changed.take().into_keys() {
                 if self.shadow.world().lacks_namespace(&namespace).await {
                     self.go_with_namespace(&namespace, &name).await;
                     continue;
