@@ -106,9 +106,8 @@ async fn asked(flags: &Flags, host: &Aggregation) -> anyhow::Result<(Vec<Value>,
     let mut list: Value = ask(&administrator, request).await.with_context(|| {
         format!("cannot read the APIServices of the host at {url}; give an administrator's --kubeconfig and --context")
     })?;
-    let registered = match list["items"].take() {
-        Value::Array(items) => items,
-        _ => bail!("the host at {url} has no list of APIServices: is it a cluster with an aggregator?"),
+    let Value::Array(registered) = list["items"].take() else {
+        bail!("the host at {url} has no list of APIServices: is it a cluster with an aggregator?");
     };
     if let Some(user) = &flags.user {
         return Ok((registered, user.clone()));
