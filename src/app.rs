@@ -9,7 +9,12 @@ mod options;
 mod security;
 mod signals;
 
-use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use anyhow::Context;
 use http::{Request, Response};
@@ -34,7 +39,10 @@ use crate::{
     host::{Host, HostServing},
     member::{self, Member, authority::keep_authorities, registry::Registry, renewal::keep_tokens},
     observe::Metrics,
-    own::OwnObjects,
+    own::{
+        self, Fleet, FleetLink, OwnObjects,
+        shadow::{Follower, Shadow},
+    },
     read::Reader,
     route::Router,
     serve::{Auditing, Handler, Health, Published, Served, StateDir, expiry::Expiries},
@@ -118,9 +126,15 @@ impl App {
             access.restore(kept);
             tasks.spawn(keep_decisions(Arc::clone(&access), Arc::clone(&state), draining.clone()));
         }
-        let own = Arc::new(OwnObjects::open(state.path(), Vec::new()).await?);
+        let link = Arc::new(FleetLink::default());
+        let objects = own::open(state.path()).await?;
+        let shadow = Shadow::new(Arc::clone(&link), Arc::clone(&stores), Arc::clone(&objects));
+        let own = Arc::new(OwnObjects::start(objects, own::kinds_of(shadow.kind(&config.aliases))?).await?);
         stores.set_own(own.groups());
         let router = Arc::new(Router::new(Arc::clone(&access), reader, writer, Arc::clone(&metrics), Arc::clone(&own)));
+        let fleet: Weak<dyn Fleet> = Arc::downgrade(&(Arc::clone(&router) as Arc<dyn Fleet>));
+        link.set(fleet);
+        tasks.spawn(Follower::run(shadow, Arc::clone(&stores), own.registry().clone(), draining.clone()));
         let of_members = Arc::clone(&registry);
         let readiness = move || checks(&of_members);
         let health = Health::new(Arc::new(readiness), draining.clone()).counting(metrics.slis());

@@ -5,6 +5,7 @@
 //! [`load`] reads the file once; [`Reloads`] yields every later good version of it.
 
 mod aggregation;
+mod aliases;
 mod carried;
 mod checked;
 mod credentials;
@@ -26,6 +27,7 @@ mod spread;
 mod tests;
 
 pub use aggregation::{Aggregation, GroupVersion, OWN_GROUP, ServiceRef};
+pub use aliases::Alias;
 pub use carried::CarriedKind;
 pub use error::{ConfigError, FileError, KindProblem, PolicyProblem, Problem};
 pub use kinds::KindConfig;
@@ -251,6 +253,8 @@ pub struct Config {
     pub client_authorities: Vec<ClientAuthorityRule>,
     /// Who may use kubefold's own.
     pub own: OwnRights,
+    /// Further groups in which kubefold's own kinds are served, as they were at the start.
+    pub aliases: Vec<Alias>,
     /// The host, behind whose kube-aggregator kubefold serves.
     pub aggregation: Option<Aggregation>,
 }

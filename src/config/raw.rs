@@ -7,7 +7,7 @@ use serde_saphyr::Spanned;
 
 #[cfg(test)]
 use crate::config::spread::RawSpreadLevel;
-use crate::config::{kinds::RawKind, spread::RawSpread};
+use crate::config::{aliases::RawAlias, kinds::RawKind, spread::RawSpread};
 
 /// The whole of `clusters.yaml`.
 #[derive(Debug, Deserialize)]
@@ -54,6 +54,11 @@ pub(super) struct RawConfig {
     /// members.
     #[serde(default)]
     pub(super) viewers: RawPeople,
+    /// Further groups and versions in which ShadowResources are served (docs/shadow-resources.md), so that manifests of another
+    /// system apply unchanged. kubefold refuses a reload that changes them.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(with = "Vec<RawAlias>"))]
+    pub(super) aliases: Vec<Spanned<RawAlias>>,
     /// The host cluster, whose kube-aggregator serves groups of this fleet. Default: none.
     #[cfg_attr(test, schemars(with = "Option<RawAggregation>"))]
     pub(super) aggregation: Option<Spanned<RawAggregation>>,

@@ -32,7 +32,7 @@ impl Router {
             Box::pin(drain(body)).await;
             return Err(status);
         }
-        Ok(self.own.answer(who.caller, Request::from_parts(parts.clone(), body)).await)
+        Ok(self.own.answer(who.caller, Request::from_parts(parts.clone(), body)).await?)
     }
 
     async fn host_or_members_allow(&self, info: &RequestInfo, gvr: &Gvr, who: Who<'_>) -> Result<(), Status> {
