@@ -82,10 +82,14 @@ impl Fleet {
             names: Names::Suffixed,
             shared: rules,
             policies: Vec::new(),
+            overrides: Vec::new(),
+            unmatched: Default::default(),
             kinds: Vec::new(),
             subjects: Vec::new(),
             client_authorities: Vec::new(),
             aliases: Vec::new(),
+            aggregation: None,
+            unmatched: Default::default(),
             own: Default::default(),
         };
         let shared = Shared {

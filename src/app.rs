@@ -40,7 +40,7 @@ use crate::{
     member::{self, Member, authority::keep_authorities, registry::Registry, renewal::keep_tokens},
     observe::Metrics,
     own::{
-        self, Fleet, FleetLink, OwnObjects,
+        self, Fleet, FleetLink, OwnObjects, Policies,
         shadow::{Follower, Shadow},
     },
     read::Reader,
@@ -84,17 +84,12 @@ impl App {
         let (config, reloads) = Reloads::start(&options.config).await?;
         let state = Arc::new(StateDir::open(&options.serving.state_dir)?);
         let journal = journal(&options, &state)?;
-        let server_name = config.aggregation.as_ref().map(|host| host.service.server_name());
-        let of_host = HostServing { trust: None, server_name };
+        let of_host = HostServing::before(config.aggregation.as_ref());
         let configured = Authorities { configured: &config.client_authorities, members: &[], host: Some(&of_host) };
         let Front { door, address, url, security, tls, expiries, authentication, auditing } =
             Front::open(&options.serving, &state, configured).await?;
-        let published = Published {
-            url,
-            fleet: true,
-            members: member_names(&config),
-            certificate_authority: security.trust.clone(),
-        };
+        let (members, certificate_authority) = (member_names(&config), security.trust.clone());
+        let published = Published { url, fleet: true, members, certificate_authority };
         published.write(&state)?;
         tracing::info!(%address, url = published.url, members = config.members.len(), "serving");
 
@@ -119,9 +114,7 @@ impl App {
         let access = Access::new(Arc::clone(&stores), tasks.clone(), draining.clone());
         access.configure(&config.own);
         access.behind(Arc::clone(&host));
-        let of_host = Arc::clone(&host);
-        let asking = async move { of_host.follow().await };
-        tasks.spawn(draining.clone().run_until_cancelled_owned(asking));
+        tasks.spawn(draining.clone().run_until_cancelled_owned(Arc::clone(&host).follow()));
         if let Some(kept) = kept(&state)? {
             access.restore(kept);
             tasks.spawn(keep_decisions(Arc::clone(&access), Arc::clone(&state), draining.clone()));
@@ -129,9 +122,20 @@ impl App {
         let link = Arc::new(FleetLink::default());
         let objects = own::open(state.path()).await?;
         let shadow = Shadow::new(Arc::clone(&link), Arc::clone(&stores), Arc::clone(&objects));
-        let own = Arc::new(OwnObjects::start(objects, own::kinds_of(shadow.kind(&config.aliases))?).await?);
+        let mut kinds = own::kinds_of(shadow.kind(&config.aliases))?;
+        let policies = Policies::new(Arc::clone(&stores), config);
+        kinds.extend(policies.kinds()?);
+        let own = Arc::new(OwnObjects::start(objects, kinds).await?);
         stores.set_own(own.groups());
-        let router = Arc::new(Router::new(Arc::clone(&access), reader, writer, Arc::clone(&metrics), Arc::clone(&own)));
+        follow_policies(&policies, &own, &tasks, &draining).await?;
+        let router = Arc::new(Router::new(
+            Arc::clone(&access),
+            reader,
+            writer,
+            Arc::clone(&metrics),
+            Arc::clone(&own),
+            Arc::clone(&policies),
+        ));
         let fleet: Weak<dyn Fleet> = Arc::downgrade(&(Arc::clone(&router) as Arc<dyn Fleet>));
         link.set(fleet);
         tasks.spawn(Follower::run(shadow, Arc::clone(&stores), own.registry().clone(), draining.clone()));
@@ -147,7 +151,7 @@ impl App {
         });
         let reload_handle = reloads.reload_handle();
         let published = Arc::new(Mutex::new(published));
-        let following = follow(reloads, access, accounts, Arc::clone(&published), Arc::clone(&state));
+        let following = follow(reloads, access, accounts, policies, Arc::clone(&published), Arc::clone(&state));
         tasks.spawn(draining.clone().run_until_cancelled_owned(following));
         let state_kept = Arc::clone(&state);
         let (options, registry, host) = (options.serving, Some(registry), Some(host));
@@ -217,6 +221,21 @@ fn keep(
     tasks.spawn(keep_lives(Arc::clone(stores), Arc::clone(state), draining.clone()));
 }
 
+/// Has the policies that are objects in force before anything is served, and from then on.
+async fn follow_policies(
+    policies: &Arc<Policies>,
+    own: &OwnObjects,
+    tasks: &TaskTracker,
+    draining: &CancellationToken,
+) -> anyhow::Result<()> {
+    let loaded = policies.load(own.registry()).await;
+    let watches =
+        loaded.map_err(|status| anyhow::anyhow!("the policies in the state directory: {}", status.message))?;
+    let following = Arc::clone(policies).follow(own.registry().clone(), watches);
+    tasks.spawn(draining.clone().run_until_cancelled_owned(following));
+    Ok(())
+}
+
 /// What every room counts.
 fn metrics(
     registry: &Arc<Registry>,
@@ -244,6 +263,7 @@ async fn follow(
     mut reloads: Reloads,
     access: Arc<Access>,
     accounts: Arc<Accounts>,
+    policies: Arc<Policies>,
     published: Arc<Mutex<Published>>,
     state: Arc<StateDir>,
 ) {
@@ -253,12 +273,13 @@ async fn follow(
             tracing::error!("the new configuration is not applied: {error}");
             continue;
         }
-        stores.configure(&config);
         accounts.configure(&config.subjects);
         access.configure(&config.own);
         access.configure_host(config.aggregation.as_ref());
+        let members = member_names(&config);
+        policies.configure(config);
         let mut published = published.lock();
-        published.members = member_names(&config);
+        published.members = members;
         if let Err(error) = published.write(&state) {
             tracing::error!("cannot write serving.json, so new kubeconfigs have the old members: {error}");
         }

@@ -14,6 +14,7 @@ pub mod cli;
 pub mod config;
 pub mod discovery;
 pub mod host;
+pub mod karmada;
 pub mod member;
 pub mod observe;
 pub mod own;

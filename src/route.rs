@@ -23,7 +23,7 @@ use crate::{
         view,
     },
     observe::{Exposed, Metrics},
-    own::{Fleet, OwnObjects},
+    own::{Fleet, OwnObjects, Policies},
     read::{Reader, over_websocket},
     respond::{RouteError, ViewError},
     review::{self, is_review},
@@ -78,6 +78,7 @@ pub struct Router {
     writer: Arc<Writer<LiveFleet>>,
     metrics: Arc<Metrics>,
     own: Arc<OwnObjects>,
+    policies: Arc<Policies>,
 }
 
 impl Fleet for Router {
@@ -100,10 +101,11 @@ impl Router {
         writer: Arc<Writer<LiveFleet>>,
         metrics: Arc<Metrics>,
         own: Arc<OwnObjects>,
+        policies: Arc<Policies>,
     ) -> Self {
         let stores = Arc::clone(access.stores());
         let (discovery, openapi) = (Discovery::default(), OpenApi::default());
-        Self { stores, access, discovery, openapi, reader, writer, metrics, own }
+        Self { stores, access, discovery, openapi, reader, writer, metrics, own, policies }
     }
 
     /// Answers a request that was let in; its `Caller` is in its extensions.

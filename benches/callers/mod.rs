@@ -54,10 +54,14 @@ impl Known {
             names: Names::Suffixed,
             shared: Vec::new(),
             policies: Vec::new(),
+            overrides: Vec::new(),
+            unmatched: Default::default(),
             kinds: Vec::new(),
             subjects: Vec::new(),
             client_authorities: Vec::new(),
             aliases: Vec::new(),
+            aggregation: None,
+            unmatched: Default::default(),
             own: OwnRights::default(),
         };
         let registry = Registry::new(tasks.clone(), cancel.clone());

@@ -99,6 +99,8 @@ pub enum Problem {
     DuplicateName { first: u64 },
     #[error("\"names: {names}\" is unknown; use \"suffixed\" or \"plain\"")]
     UnknownNames { names: String },
+    #[error("\"unmatched: {unmatched}\" is unknown; use \"default\" or \"refuse\"")]
+    UnknownUnmatched { unmatched: String },
     #[error("\"names: plain\" needs exactly one member, and {members} are configured; use \"names: suffixed\"")]
     PlainNames { members: usize },
     #[error("a shared rule without a resource; name the plural resource, for example \"configmaps\"")]

@@ -10,7 +10,7 @@ use serde_saphyr::Spanned;
 
 use crate::config::{
     Access, AccountRule, ClientAuthorityRule, Config, ConfigError, Deadlines, MemberConfig, MemberName, Names,
-    OwnRights, OwnSubjects, Problem, SharedRule, aggregation, aliases,
+    OwnRights, OwnSubjects, Problem, SharedRule, Unmatched, aggregation, aliases,
     checked::{Checked, Fault, fault, known_member, weight},
     credentials, duration,
     error::{FileError, Whose},
@@ -104,6 +104,8 @@ fn parse_text(text: &str, path: &Path, files: &mut Files) -> Result<Config, Conf
         names: names(raw.names.as_ref(), members.len()).map_err(whole)?,
         shared: shared_rules(raw.shared.as_deref()).map_err(whole)?,
         policies: policies::policies(&raw.policies, known).map_err(of_policy)?,
+        overrides: Vec::new(),
+        unmatched: unmatched(raw.unmatched.as_ref()).map_err(whole)?,
         kinds,
         subjects: raw
             .subjects
@@ -287,6 +289,15 @@ fn names(raw: Option<&Spanned<String>>, members: usize) -> Checked<Names> {
         "plain" if members == 1 => Ok(Names::Plain),
         "plain" => fault(at, Problem::PlainNames { members }),
         other => fault(at, Problem::UnknownNames { names: other.to_owned() }),
+    }
+}
+
+fn unmatched(raw: Option<&Spanned<String>>) -> Checked<Unmatched> {
+    let Some(at) = raw else { return Ok(Unmatched::Default) };
+    match at.value.as_str() {
+        "default" => Ok(Unmatched::Default),
+        "refuse" => Ok(Unmatched::Refuse),
+        other => fault(at, Problem::UnknownUnmatched { unmatched: other.to_owned() }),
     }
 }
 

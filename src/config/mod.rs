@@ -10,6 +10,7 @@ mod carried;
 mod checked;
 mod credentials;
 mod duration;
+mod edit;
 mod error;
 mod files;
 mod kinds;
@@ -29,12 +30,14 @@ mod tests;
 pub use aggregation::{Aggregation, GroupVersion, OWN_GROUP, ServiceRef};
 pub use aliases::Alias;
 pub use carried::CarriedKind;
+pub use edit::{Alteration, Component, Edit, Format, How, KeyMap, OverrideConfig, OverrideRule, Texts};
 pub use error::{ConfigError, FileError, KindProblem, PolicyProblem, Problem};
 pub use kinds::KindConfig;
 pub use load::{load, load_text};
+pub use policies::{PolicySpec, SpecError, policy_of};
 pub use policy::{
-    Bounds, Chosen, Failover, KindPattern, Match, MemberTaint, MemberTerms, MemberToleration, Overrides, PolicyConfig,
-    Rebalance, SpreadLevel, Strategy, TaintEffect, Weights, unfit,
+    Bounds, Chosen, Failover, KindPattern, Match, MemberTaint, MemberTerms, MemberToleration, Overrides, Picked,
+    PolicyConfig, Precision, Rebalance, SpreadLevel, Strategy, TaintEffect, Weights, unfit,
 };
 pub use reload::{ReloadHandle, Reloads};
 
@@ -221,6 +224,16 @@ pub enum Names {
     Plain,
 }
 
+/// What becomes of an object that no policy selects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unmatched {
+    /// It is placed as its kind is by default.
+    #[default]
+    Default,
+    /// It is refused.
+    Refuse,
+}
+
 /// Objects that every cluster has under one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedRule {
@@ -245,6 +258,10 @@ pub struct Config {
     pub shared: Vec<SharedRule>,
     /// Placement policies; of those that match an object the first holds.
     pub policies: Vec<PolicyConfig>,
+    /// What makes parts different, whichever policy places them, in the order in which it applies.
+    pub overrides: Vec<OverrideConfig>,
+    /// What becomes of an object that no policy selects.
+    pub unmatched: Unmatched,
     /// Kinds that can be divided, beside Kubernetes' own.
     pub kinds: Vec<KindConfig>,
     /// Members' service accounts that are somebody in the whole fleet.

@@ -1,12 +1,14 @@
 //! `policies` of `clusters.yaml`, and `taints` of members: from what is written to [`PolicyConfig`].
 
 mod moving;
+mod spec;
 mod taints;
 
 use std::collections::{BTreeMap, HashMap};
 
 use serde_saphyr::Spanned;
 
+pub use self::spec::{PolicySpec, SpecError, policy_of};
 pub(super) use self::taints::taints;
 
 use crate::{
@@ -82,10 +84,12 @@ fn policy(raw: &RawPolicy, known: Known<'_>, seen: &mut HashMap<String, u64>) ->
         matches,
         strategy,
         groups: groups(raw, known.members)?,
+        overlapping: false,
         weights,
         each,
         per_member,
         spread: spread(raw.spread.as_ref())?,
+        picked: None,
         fewest: fewest(raw, weights)?,
         partial: raw.partial.as_ref().is_some_and(|at| at.value),
         carry: carried(&raw.carry)?,
@@ -145,6 +149,7 @@ fn matching(at: &Spanned<RawMatch>, strategy: Option<Strategy>, kinds: &[KindCon
     Ok(Match {
         kinds,
         namespaces: raw.namespaces.iter().map(|at| at.value.clone()).collect(),
+        names: Vec::new(),
         labels: raw.labels.as_ref().map(|at| selector("labels", at)).transpose()?,
         annotations: raw.annotations.clone(),
     })
@@ -282,7 +287,7 @@ fn terms(raw: &RawTerms, each: Bounds, weights: Weights) -> Checked<MemberTerms>
     Ok(MemberTerms {
         weight: raw.weight.as_ref().map(|at| weight(Some(at))).transpose()?,
         bounds: bounds(raw.min.as_ref(), raw.max.as_ref(), each)?,
-        overrides: Overrides { patch, registry },
+        overrides: Overrides { patch, registry, edits: Vec::new() },
     })
 }
 

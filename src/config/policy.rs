@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    config::{CarriedKind, MemberName, Weight},
+    config::{CarriedKind, Edit, MemberName, Weight},
     view::FleetSelector,
 };
 use kubefold_wire::patch::JsonPatch;
@@ -32,6 +32,8 @@ pub struct PolicyConfig {
     pub strategy: Option<Strategy>,
     /// Who may get parts: the first of these groups of members that can take an object.
     pub groups: Vec<Chosen>,
+    /// A member is in every group that names it, and not in the first alone.
+    pub overlapping: bool,
     /// What shares go by.
     pub weights: Weights,
     /// What holds in every member that [`PolicyConfig::per_member`] does not name.
@@ -40,6 +42,8 @@ pub struct PolicyConfig {
     pub per_member: BTreeMap<MemberName, MemberTerms>,
     /// The labels of members over whose values it is divided evenly first, each within the one before.
     pub spread: Vec<SpreadLevel>,
+    /// How many of the members that could take a part get one; `None`: all.
+    pub picked: Option<Picked>,
     /// It goes to the fewest members that can carry it.
     pub fewest: bool,
     /// As much as fits is placed where not all does.
@@ -97,10 +101,33 @@ pub struct Match {
     pub kinds: Vec<KindPattern>,
     /// In one of these namespaces (a last `*` is a prefix); empty is every namespace, and none.
     pub namespaces: Vec<String>,
+    /// With one of these names; empty is every name.
+    pub names: Vec<String>,
     /// With such labels.
     pub labels: Option<FleetSelector>,
     /// With these annotations.
     pub annotations: BTreeMap<String, String>,
+}
+
+impl Match {
+    /// How precisely it names objects: by name, by labels, or neither. What is more precise comes first of policies, and last of
+    /// overrides.
+    pub fn precision(&self) -> Precision {
+        match (self.names.is_empty(), &self.labels) {
+            (false, _) => Precision::Name,
+            (true, Some(_)) => Precision::Labels,
+            (true, None) => Precision::Kind,
+        }
+    }
+}
+
+/// How precisely objects are named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Precision {
+    Kind,
+    Labels,
+    Name,
 }
 
 /// `Deployment`, `Widget.example.com`.
@@ -135,6 +162,17 @@ pub struct SpreadLevel {
     pub max: Option<u32>,
 }
 
+/// How many of the members that could take a part get one. Which ones are the same for every object, as far as they have room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Picked {
+    /// Every group of members that is picked gets a part; the fewest groups that have enough members are picked.
+    pub groups: Option<SpreadLevel>,
+    /// Fewer members than this are refused.
+    pub min: u32,
+    /// At most so many members get parts, but one of each group.
+    pub max: Option<u32>,
+}
+
 /// How large a part may be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
@@ -163,6 +201,9 @@ pub struct Overrides {
     pub patch: Option<JsonPatch>,
     /// The registry that every image of a pod comes from there: `mirror.example/x`.
     pub registry: Option<String>,
+    /// What is changed after that, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub edits: Vec<Edit>,
 }
 
 impl Overrides {

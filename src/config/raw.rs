@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
-#[cfg(test)]
-use crate::config::spread::RawSpreadLevel;
-use crate::config::{aliases::RawAlias, kinds::RawKind, spread::RawSpread};
+use crate::config::{
+    aliases::RawAlias,
+    kinds::RawKind,
+    spread::{RawSpread, RawSpreadLevel},
+};
 
 /// The whole of `clusters.yaml`.
 #[derive(Debug, Deserialize)]
@@ -33,6 +35,10 @@ pub(super) struct RawConfig {
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "Vec<RawPolicy>"))]
     pub(super) policies: Vec<Spanned<RawPolicy>>,
+    /// What becomes of an object that no policy selects: `default` (placed as its kind is; the default), or `refuse` (a create is
+    /// refused with 422). Shared objects, Events, objects with an owner, and those that are pinned (`web@east`) need no policy.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    pub(super) unmatched: Option<Spanned<String>>,
     /// Custom resources that can be divided (docs/policies.md). Others are never divided: kubefold does not know their fields.
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "Vec<RawKind>"))]
@@ -288,65 +294,64 @@ pub(super) struct RawTaint {
 }
 
 /// A placement policy.
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct RawPolicy {
     /// The name, for the annotation `kubefold.io/placement-policy`.
-    #[cfg_attr(test, schemars(with = "String"))]
+    #[schemars(with = "String")]
     pub(super) name: Spanned<String>,
     /// The objects that the policy applies to. Default: only objects that name the policy.
     #[serde(rename = "match")]
-    #[cfg_attr(test, schemars(with = "Option<RawMatch>"))]
+    #[schemars(with = "Option<RawMatch>")]
     pub(super) matches: Option<Spanned<RawMatch>>,
     /// `divide`, `duplicate` or `one`. Default: the strategy of the kind.
-    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    #[schemars(with = "Option<String>")]
     pub(super) strategy: Option<Spanned<String>>,
     /// The names of the members that objects may go to. Default: all members.
-    #[cfg_attr(test, schemars(with = "Option<Vec<String>>"))]
+    #[schemars(with = "Option<Vec<String>>")]
     pub(super) members: Option<Spanned<Vec<Spanned<String>>>>,
     /// The members that objects may go to, as a label selector over the members' labels, such as `region in (eu,us)`.
-    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    #[schemars(with = "Option<String>")]
     pub(super) member_selector: Option<Spanned<String>>,
     /// Groups of members, in place of `members` and `memberSelector`: all of an object goes to the first group that can take it.
     /// A group can take an object if it has a candidate, and all of a divided number fits there (`max`, and the free capacity if
     /// `weights` go by it). Objects without pods that are in every member, and companions, go to the members of all groups.
-    #[cfg_attr(test, schemars(with = "Option<Vec<RawGroup>>"))]
+    #[schemars(with = "Option<Vec<RawGroup>>")]
     pub(super) groups: Option<Spanned<Vec<Spanned<RawGroup>>>>,
     /// `static` (the weights of the members; the default), `capacity` (the free capacity of each member: allocatable minus requests)
     /// or `use` (allocatable minus what its metrics API says is used; no member gets more than its requests leave room for. Without
     /// metrics as `capacity`).
-    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    #[schemars(with = "Option<String>")]
     pub(super) weights: Option<Spanned<String>>,
     /// The minimum of a divided number in each part, as far as the total allows.
-    #[cfg_attr(test, schemars(with = "Option<i64>"))]
+    #[schemars(with = "Option<i64>")]
     pub(super) min: Option<Spanned<i64>>,
     /// The maximum of a divided number in each part.
-    #[cfg_attr(test, schemars(with = "Option<i64>"))]
+    #[schemars(with = "Option<i64>")]
     pub(super) max: Option<Spanned<i64>>,
     /// Terms for single members, by member name.
     #[serde(default)]
-    #[cfg_attr(test, schemars(with = "BTreeMap<String, RawTerms>"))]
+    #[schemars(with = "BTreeMap<String, RawTerms>")]
     pub(super) per_member: BTreeMap<String, Spanned<RawTerms>>,
     /// A member label, or a list of labels with numbers of groups. A divided number is spread evenly over the values of the first
     /// label, then of the next within each of those, and last by weight. Members that lack a label get no part.
-    #[cfg_attr(test, schemars(with = "Option<Vec<RawSpreadLevel>>"))]
+    #[schemars(with = "Option<Vec<RawSpreadLevel>>")]
     pub(super) spread: Option<Spanned<RawSpread>>,
     /// `all` (every member by its weight; the default), or `fewest`: the fewest members that can carry the whole number, those
     /// with the most free capacity first. It needs `weights: capacity`.
-    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    #[schemars(with = "Option<String>")]
     pub(super) prefer: Option<Spanned<String>>,
     /// If not everything fits: `true` places what fits, with a warning; `false` (the default) refuses with 422.
-    #[cfg_attr(test, schemars(with = "Option<bool>"))]
+    #[schemars(with = "Option<bool>")]
     pub(super) partial: Option<Spanned<bool>>,
     /// `ConfigMap`, `Secret`, or both: objects of these kinds that a workload's pods name and that only one member has are
     /// carried along to the members that get a part of the workload. Default: none.
     #[serde(default)]
-    #[cfg_attr(test, schemars(with = "Vec<String>"))]
+    #[schemars(with = "Vec<String>")]
     pub(super) carry: Vec<Spanned<String>>,
     /// The members' taints that the objects tolerate.
     #[serde(default)]
-    #[cfg_attr(test, schemars(with = "Vec<RawToleration>"))]
+    #[schemars(with = "Vec<RawToleration>")]
     pub(super) tolerations: Vec<Spanned<RawToleration>>,
     /// Moves objects away from a member that does not answer. Default: only `kubefold drain` does.
     pub(super) failover: Option<RawFailover>,
@@ -356,12 +361,11 @@ pub(super) struct RawPolicy {
 }
 
 /// When objects leave a member that does not answer.
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct RawFailover {
     /// How long the member has not answered, as a Go duration from `1s` to `168h`: `5m`.
-    #[cfg_attr(test, schemars(with = "String"))]
+    #[schemars(with = "String")]
     pub(super) after: Spanned<String>,
     /// `true`: also objects that may then run twice, such as StatefulSets and what mounts claims. Default false.
     #[serde(default)]
@@ -369,48 +373,45 @@ pub(super) struct RawFailover {
 }
 
 /// When objects are divided anew.
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct RawRebalance {
     /// How often kubefold looks, as a Go duration from `1s` to `168h`: `10m`. It moves what two looks in a row find, and brings
     /// overrides at the first.
-    #[cfg_attr(test, schemars(with = "String"))]
+    #[schemars(with = "String")]
     pub(super) every: Spanned<String>,
     /// The part of an object's replicas that must be in the wrong member before the object moves: from `0%` to `100%`. Replicas
     /// that no node of their member has room for move in any case. Default `10%`.
-    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    #[schemars(with = "Option<String>")]
     pub(super) threshold: Option<Spanned<String>>,
 }
 
 /// A group of members of a policy. Exactly one of the fields is given.
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct RawGroup {
     /// The names of the group's members.
-    #[cfg_attr(test, schemars(with = "Option<Vec<String>>"))]
+    #[schemars(with = "Option<Vec<String>>")]
     pub(super) members: Option<Spanned<Vec<Spanned<String>>>>,
     /// The group's members, as a label selector over the members' labels.
-    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    #[schemars(with = "Option<String>")]
     pub(super) member_selector: Option<Spanned<String>>,
 }
 
 /// The objects that a policy matches. At least one condition is required, and all of them must hold.
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct RawMatch {
     /// Kinds: a built-in one by its name, `Deployment`, others with their group, `Widget.example.com`.
     #[serde(default)]
-    #[cfg_attr(test, schemars(with = "Vec<String>"))]
+    #[schemars(with = "Vec<String>")]
     pub(super) kinds: Vec<Spanned<String>>,
     /// Namespaces. A trailing `*` makes a prefix.
     #[serde(default)]
-    #[cfg_attr(test, schemars(with = "Vec<String>"))]
+    #[schemars(with = "Vec<String>")]
     pub(super) namespaces: Vec<Spanned<String>>,
     /// A label selector over the object's labels.
-    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    #[schemars(with = "Option<String>")]
     pub(super) labels: Option<Spanned<String>>,
     /// Annotations that the object must have.
     #[serde(default)]
@@ -418,45 +419,43 @@ pub(super) struct RawMatch {
 }
 
 /// The terms of a policy for one member.
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct RawTerms {
     /// Replaces the member's own weight. Only with `weights: static`.
-    #[cfg_attr(test, schemars(with = "Option<i64>"))]
+    #[schemars(with = "Option<i64>")]
     pub(super) weight: Option<Spanned<i64>>,
     /// Replaces the policy's `min`.
-    #[cfg_attr(test, schemars(with = "Option<i64>"))]
+    #[schemars(with = "Option<i64>")]
     pub(super) min: Option<Spanned<i64>>,
     /// Replaces the policy's `max`.
-    #[cfg_attr(test, schemars(with = "Option<i64>"))]
+    #[schemars(with = "Option<i64>")]
     pub(super) max: Option<Spanned<i64>>,
     /// Replaces the registry of every image in this member's part: a host, optionally with port and path.
-    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    #[schemars(with = "Option<String>")]
     pub(super) registry: Option<Spanned<String>>,
     /// A JSON patch (RFC 6902) of this member's part.
-    #[cfg_attr(test, schemars(with = "Option<serde_json::Value>"))]
+    #[schemars(with = "Option<serde_json::Value>")]
     pub(super) patch: Option<Spanned<serde_json::Value>>,
 }
 
 /// A toleration, like a pod's.
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct RawToleration {
     /// The key. Without it, every taint (requires `operator: Exists`).
-    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    #[schemars(with = "Option<String>")]
     pub(super) key: Option<Spanned<String>>,
     /// `Equal` (the default) or `Exists`.
-    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    #[schemars(with = "Option<String>")]
     pub(super) operator: Option<Spanned<String>>,
     /// The value that `Equal` compares. Default: empty.
-    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    #[schemars(with = "Option<String>")]
     pub(super) value: Option<Spanned<String>>,
     /// `NoSchedule` or `NoExecute`. Default: every effect.
-    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    #[schemars(with = "Option<String>")]
     pub(super) effect: Option<Spanned<String>>,
     /// How long a taint `NoExecute` is tolerated, from when kubefold first sees it. Units: seconds. Default: for ever.
-    #[cfg_attr(test, schemars(with = "Option<i64>"))]
+    #[schemars(with = "Option<i64>")]
     pub(super) toleration_seconds: Option<Spanned<i64>>,
 }

@@ -30,20 +30,19 @@ pub(super) enum RawSpread {
 }
 
 /// A member label that divided numbers are spread over. The members with one value of it are a group.
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct RawSpreadLevel {
     /// The label. `kubefold.io/cluster` is the member itself: each member is a group.
-    #[cfg_attr(test, schemars(with = "String"))]
+    #[schemars(with = "String")]
     pub(super) label: Spanned<String>,
     /// The minimum of groups that can take something, within each group of the label before. kubefold refuses a create with 422 if
     /// there are fewer. Default: none.
-    #[cfg_attr(test, schemars(with = "Option<i64>"))]
+    #[schemars(with = "Option<i64>")]
     pub(super) min_groups: Option<Spanned<i64>>,
     /// The maximum of groups that get parts, within each group of the label before: those with room for the most come first,
     /// then those with the largest weight. Default: all.
-    #[cfg_attr(test, schemars(with = "Option<i64>"))]
+    #[schemars(with = "Option<i64>")]
     pub(super) max_groups: Option<Spanned<i64>>,
 }
 

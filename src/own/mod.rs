@@ -5,6 +5,7 @@
 //! is below them.
 
 mod fleet;
+mod policies;
 mod proxied;
 pub mod shadow;
 
@@ -20,7 +21,10 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
-pub use self::fleet::{Fleet, FleetLink};
+pub use self::{
+    fleet::{Fleet, FleetLink},
+    policies::Policies,
+};
 use crate::{
     catalog::{Group, parse_aggregated},
     config::OWN_GROUP,

@@ -12,7 +12,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    config::Config,
+    config::{Alteration, Component, Config},
     placement::{
         divided::Division,
         fold::FoldKind,
@@ -21,7 +21,7 @@ use crate::{
     },
 };
 use kubefold_wire::{
-    patch::{is_index, steps},
+    patch::{JsonPatch, is_index, steps},
     resource::Gvr,
 };
 
@@ -41,6 +41,8 @@ pub struct Mask {
     paths: BTreeSet<Vec<String>>,
     /// Images come from other registries.
     registries: bool,
+    /// Fields of containers that are edited, wherever they stand.
+    fields: BTreeSet<&'static str>,
 }
 
 impl Mask {
@@ -50,13 +52,39 @@ impl Mask {
         let terms = config.policies.iter().flat_map(|policy| policy.per_member.values());
         for overrides in terms.map(|terms| &terms.overrides) {
             mask.registries |= overrides.registry.is_some();
-            let patch = overrides.patch.as_ref().and_then(|patch| serde_json::to_value(patch).ok());
-            for operation in patch.iter().filter_map(Value::as_array).flatten() {
-                let pointers = ["path", "from"].into_iter().filter_map(|key| operation.get(key)?.as_str());
-                mask.paths.extend(pointers.map(path_of));
-            }
+            overrides.patch.iter().for_each(|patch| mask.patch(patch));
         }
+        let rules = config.overrides.iter().flat_map(|overriding| &overriding.rules);
+        rules.flat_map(|rule| &rule.alterations).for_each(|alteration| mask.alteration(alteration));
         mask
+    }
+
+    fn patch(&mut self, patch: &JsonPatch) {
+        let patch = serde_json::to_value(patch).ok();
+        for operation in patch.iter().filter_map(Value::as_array).flatten() {
+            let pointers = ["path", "from"].into_iter().filter_map(|key| operation.get(key)?.as_str());
+            self.paths.extend(pointers.map(path_of));
+        }
+    }
+
+    fn alteration(&mut self, alteration: &Alteration) {
+        match alteration {
+            Alteration::Image { at: Some(at), .. } | Alteration::Document { at, .. } => {
+                self.paths.insert(path_of(at));
+            }
+            Alteration::Image { at: None, component: Component::Registry, .. } => self.registries = true,
+            Alteration::Image { at: None, .. } => {
+                self.fields.insert("image");
+            }
+            Alteration::Words { texts, .. } => {
+                self.fields.insert(texts.field());
+            }
+            Alteration::Keys { map, values, .. } => {
+                let path = |key: &String| vec!["metadata".to_owned(), map.field().to_owned(), key.clone()];
+                self.paths.extend(values.keys().map(path));
+            }
+            Alteration::Patch(patch) => self.patch(patch),
+        }
     }
 
     fn apply(&self, document: &mut Value) {
@@ -66,6 +94,9 @@ impl Mask {
         }
         if self.registries {
             without_registries(document);
+        }
+        if !self.fields.is_empty() {
+            without_fields(document, &self.fields);
         }
     }
 }
@@ -77,6 +108,18 @@ fn path_of(pointer: &str) -> Vec<String> {
         path.pop();
     }
     path
+}
+
+/// Takes these fields away, wherever they stand.
+fn without_fields(value: &mut Value, fields: &BTreeSet<&'static str>) {
+    match value {
+        Value::Array(elements) => elements.iter_mut().for_each(|element| without_fields(element, fields)),
+        Value::Object(object) => {
+            object.retain(|key, _| !fields.contains(key.as_str()));
+            object.values_mut().for_each(|value| without_fields(value, fields));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 /// Leaves of every image what follows the last slash.
@@ -398,7 +441,7 @@ mod tests {
     #[test]
     fn what_policies_override_is_no_difference() {
         let pointers = ["/spec/template/spec/containers/0/env/-", "/spec/tier", "/metadata/labels/a~1b"];
-        let mask = Mask { paths: pointers.map(path_of).into(), registries: true };
+        let mask = Mask { paths: pointers.map(path_of).into(), registries: true, ..Mask::default() };
         let part = |registry: &str, tag: &str, env: Value, tier: &str| {
             let image = format!("{registry}web:{tag}");
             let object = json!({

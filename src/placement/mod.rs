@@ -8,6 +8,7 @@ pub mod children;
 pub mod companions;
 pub mod divided;
 pub mod division;
+mod edits;
 pub mod fingerprint;
 pub mod fold;
 pub mod marker;

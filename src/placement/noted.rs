@@ -445,7 +445,7 @@ mod tests {
 
     fn overrides(registry: Option<&str>, patch: Option<Value>) -> Overrides {
         let patch = patch.map(|patch| serde_json::from_value(patch).unwrap());
-        Overrides { patch, registry: registry.map(str::to_owned) }
+        Overrides { patch, registry: registry.map(str::to_owned), edits: Vec::new() }
     }
 
     fn deployment() -> Gvk {

@@ -7,6 +7,7 @@ use crate::{
     config::{MemberName, Overrides},
     placement::{
         divided::{Division, Field},
+        edits::{edit_applied, edited, pointer, registry_of},
         marker::OWN_PREFIX,
         merge::{is_keyed, position_of},
         nodes::NodeNames,
@@ -20,17 +21,12 @@ use kubefold_wire::{
     resource::Gvk,
 };
 
-/// Docker's own registry has names of one word, and of two, without a registry before them.
-///
-/// Source: distribution/reference `normalize.go` `splitDockerDomain`.
-const LOCALHOST: &str = "localhost";
-
 /// An override that does not go with an object. The policy's fault, shown to the client: 422.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("placement policy {policy} has a patch for member {member} that does not go with this object: {why}", policy = Quoted(.policy))]
+#[error("{by} for member {member} that does not go with this object: {why}")]
 pub struct OverrideError {
-    /// The policy.
-    pub policy: String,
+    /// Whose override it is, and what it is: `placement policy "web" has a patch`.
+    pub by: String,
     /// The member.
     pub member: MemberName,
     /// Why the patch does not apply.
@@ -90,24 +86,32 @@ pub fn overridden_value(
     policy: &str,
     member: &MemberName,
 ) -> Result<Value, OverrideError> {
-    let wrong = |why: String| failed(policy, member, why);
     if let (Some(registry), Some(path)) = (&overrides.registry, pod_spec(&of.gvk.group, &of.gvk.kind)) {
         let spec = path.iter().try_fold(&mut object, |at, key| at.get_mut(*key));
         spec.into_iter().for_each(|spec| move_images(spec, registry));
     }
     if let Some(patch) = &overrides.patch {
+        let wrong = |why: String| failed(policy, member, why);
         let before = kept(&object, of);
         object = patch.apply(object).map_err(|error| wrong(error.to_string()))?;
-        let after = kept(&object, of);
-        if let Some(((what, _), _)) = before.iter().zip(&after).find(|(before, after)| before != after) {
-            return Err(wrong(format!("it changes {what}")));
+        if let Some(why) = changed(&before, &object, of) {
+            return Err(wrong(why));
+        }
+    }
+    for edit in &overrides.edits {
+        let by = || format!("{} has an override", edit.by);
+        let wrong = |why: String| OverrideError { by: by(), member: member.clone(), why };
+        let before = kept(&object, of);
+        object = edited(object, edit, of.gvk).map_err(|error| wrong(error.to_string()))?;
+        if let Some(why) = changed(&before, &object, of) {
+            return Err(wrong(why));
         }
     }
     Ok(of.nodes.localized(object, member))
 }
 
 fn failed(policy: &str, member: &MemberName, why: String) -> OverrideError {
-    OverrideError { policy: policy.to_owned(), member: member.clone(), why }
+    OverrideError { by: format!("placement policy {} has a patch", Quoted(policy)), member: member.clone(), why }
 }
 
 /// Applies overrides to what a client applies to a part, which need not say everything: each operation for itself, and in
@@ -126,26 +130,41 @@ pub fn applied(
         spec.into_iter().for_each(|spec| move_images(spec, registry));
     }
     for operation in overrides.patch.iter().flat_map(|patch| &patch.0) {
-        let tokens = steps(&operation.path);
-        let here = place(&tokens, part, &body, matches!(operation.action, Action::Add(_)));
-        let made = here
-            .and_then(|here| moved(operation, &here))
-            .and_then(|operation| JsonPatch(vec![operation]).apply(body.clone()).ok());
-        let after = made.or_else(|| {
-            let Action::Add(value) = &operation.action else { return None };
-            let path: Vec<&str> = tokens.iter().map(String::as_str).collect();
-            let nested = || path.iter().rev().fold(value.clone(), |value, field| json!({*field: value}));
-            owns(&path).then(|| {
-                let mut after = body.clone();
-                merge_into(&mut after, nested());
-                after
-            })
-        });
-        if let Some(after) = after.filter(|after| kept(&body, of) == kept(after, of)) {
+        operate(&mut body, part, operation, of, &owns);
+    }
+    for edit in &overrides.edits {
+        let tokens = pointer(edit).map(steps);
+        let here = tokens.and_then(|tokens| place(&tokens, part, &body, false)).map(|here| path_of(&here));
+        let mut after = body.clone();
+        let operations = edit_applied(&mut after, here.as_deref(), part, edit, of.gvk);
+        if kept(&body, of) == kept(&after, of) {
             body = after;
         }
+        operations.iter().for_each(|operation| operate(&mut body, part, operation, of, &owns));
     }
     of.nodes.localized(body, member)
+}
+
+/// Does one operation on what is applied to a part, if its place is there.
+fn operate(body: &mut Value, part: &Value, operation: &Operation, of: &Kind<'_>, owns: &impl Fn(&[&str]) -> bool) {
+    let tokens = steps(&operation.path);
+    let here = place(&tokens, part, body, matches!(operation.action, Action::Add(_)));
+    let made = here
+        .and_then(|here| moved(operation, &here))
+        .and_then(|operation| JsonPatch(vec![operation]).apply(body.clone()).ok());
+    let after = made.or_else(|| {
+        let Action::Add(value) = &operation.action else { return None };
+        let path: Vec<&str> = tokens.iter().map(String::as_str).collect();
+        let nested = || path.iter().rev().fold(value.clone(), |value, field| json!({*field: value}));
+        owns(&path).then(|| {
+            let mut after = body.clone();
+            merge_into(&mut after, nested());
+            after
+        })
+    });
+    if let Some(after) = after.filter(|after| kept(body, of) == kept(after, of)) {
+        *body = after;
+    }
 }
 
 /// Where an operation on the part is one on what is applied.
@@ -206,6 +225,13 @@ fn kept(object: &Value, of: &Kind<'_>) -> Vec<(String, Option<Value>)> {
     kept
 }
 
+/// What has changed of what no override may change.
+fn changed(before: &[(String, Option<Value>)], object: &Value, of: &Kind<'_>) -> Option<String> {
+    let after = kept(object, of);
+    let changed = before.iter().zip(&after).find(|(before, after)| before != after);
+    changed.map(|((what, _), _)| format!("it changes {what}"))
+}
+
 fn move_images(spec: &mut Value, registry: &str) {
     for list in ["containers", "initContainers", "ephemeralContainers"] {
         let containers = spec.get_mut(list).and_then(Value::as_array_mut);
@@ -222,15 +248,9 @@ fn from_registry(image: &str, registry: &str) -> String {
     if image.strip_prefix(registry).is_some_and(|rest| rest.starts_with('/')) {
         return image.to_owned();
     }
-    let path = match image.split_once('/') {
-        Some((first, rest)) if first.contains(['.', ':']) || first == LOCALHOST || has_upper(first) => rest,
-        _ => image,
-    };
+    let own = registry_of(image).map_or(0, |own| own.len() + 1);
+    let path = image.get(own..).unwrap_or_default();
     if path.is_empty() { image.to_owned() } else { format!("{registry}/{path}") }
-}
-
-fn has_upper(text: &str) -> bool {
-    text.chars().any(char::is_uppercase)
 }
 
 #[cfg(test)]
@@ -243,6 +263,7 @@ mod tests {
         Overrides {
             patch: patch.map(|patch| serde_json::from_value(patch).unwrap()),
             registry: registry.map(str::to_owned),
+            edits: Vec::new(),
         }
     }
 

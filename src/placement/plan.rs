@@ -3,6 +3,7 @@
 mod bound;
 mod order;
 mod parts;
+mod picked;
 mod selection;
 mod taker;
 
@@ -23,6 +24,7 @@ use kubefold_wire::golang::Quoted;
 pub use order::{Candidate, Companion, Order, Plan, PlanError, Standing, Target};
 
 use parts::divided;
+use picked::picked;
 use taker::{NOT_ALLOWED, Taker, draws_not, sort, taker};
 
 /// Plans the parts of one object.
@@ -99,8 +101,8 @@ fn is_ordered(order: &Order<'_>, strategy: Strategy) -> bool {
 fn parts(order: &Order<'_>, takers: Vec<Taker<'_>>, enough: bool, plan: &mut Plan) -> Result<(), PlanError> {
     let goes_along = order.wholes.division.is_some_and(Division::goes_along);
     match plan.strategy {
-        Strategy::One => one(order, takers, plan),
-        Strategy::Duplicate => duplicate(order, takers, plan),
+        Strategy::One => one(order, picked(order, takers, |_| 0, plan)?, plan),
+        Strategy::Duplicate => duplicate(order, takers, plan)?,
         Strategy::Divide if goes_along => along(order, takers, plan),
         Strategy::Divide => divided(order, takers, enough, plan)?,
     }
@@ -111,7 +113,9 @@ fn parts(order: &Order<'_>, takers: Vec<Taker<'_>>, enough: bool, plan: &mut Pla
 fn in_order(order: &Order<'_>, takers: Vec<Taker<'_>>, plan: &mut Plan) -> Result<(), PlanError> {
     let mut groups: BTreeMap<usize, Vec<Taker<'_>>> = BTreeMap::new();
     for taker in takers {
-        groups.entry(taker.terms.rank).or_default().push(taker);
+        for rank in &taker.terms.ranks {
+            groups.entry(*rank).or_default().push(taker.clone());
+        }
     }
     let mut groups: Vec<(usize, Vec<Taker<'_>>)> = groups.into_iter().collect();
     // What came before it and belongs to it draws it there.
@@ -139,6 +143,10 @@ fn in_order(order: &Order<'_>, takers: Vec<Taker<'_>>, plan: &mut Plan) -> Resul
     for (rank, of) in groups.iter().filter(|(rank, _)| *rank != taking) {
         let error = failed.iter().find(|(at, _)| *at == rank + 1).map(|(_, error)| error);
         for name in of.iter().map(Taker::name) {
+            // It may be in a group that took it, too.
+            if plan.targets.iter().any(|target| target.member == *name) {
+                continue;
+            }
             let why = match error {
                 Some(error) => format!("group {} of policy {policy} cannot take it: {}", rank + 1, error.of(name)),
                 None => format!("group {} of policy {policy} can take it, and this is group {}", taking + 1, rank + 1),
@@ -163,7 +171,7 @@ fn in_group(
     }
     // What is wrong with a group is what is wrong with its members.
     let (own, others): (Vec<_>, Vec<_>) =
-        plan.left_out.iter().cloned().partition(|(member, _)| order.policy.terms(member).rank == rank);
+        plan.left_out.iter().cloned().partition(|(member, _)| order.policy.terms(member).ranks.contains(&rank));
     let mut attempt = Plan { left_out: own, ..plan.clone() };
     parts(order, takers, enough, &mut attempt)?;
     attempt.left_out.extend(others);
@@ -211,10 +219,12 @@ fn one(order: &Order<'_>, mut takers: Vec<Taker<'_>>, plan: &mut Plan) {
     plan.left_out.extend(takers.map(why));
 }
 
-/// A whole part in every member.
-fn duplicate(order: &Order<'_>, mut takers: Vec<Taker<'_>>, plan: &mut Plan) {
+/// A whole part in every member, or in those that the policy picks.
+fn duplicate(order: &Order<'_>, takers: Vec<Taker<'_>>, plan: &mut Plan) -> Result<(), PlanError> {
+    let mut takers = picked(order, takers, |_| 0, plan)?;
     sort(order, &mut takers, |_| 0);
     plan.targets.extend(takers.iter().map(|taker| taker.target(Vec::new(), true)));
+    Ok(())
 }
 
 /// The parts of a companion.

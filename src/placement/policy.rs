@@ -7,8 +7,8 @@ use std::{
 
 use crate::{
     config::{
-        Bounds, CarriedKind, Chosen, Config, Failover, KindPattern, Match, MemberName, MemberTaint, MemberTerms,
-        PolicyConfig, Rebalance, SpreadLevel, TaintEffect, Weight, Weights,
+        Bounds, CarriedKind, Chosen, Config, Edit, Failover, KindPattern, Match, MemberName, MemberTaint, MemberTerms,
+        OverrideConfig, Picked, PolicyConfig, Rebalance, SpreadLevel, TaintEffect, Unmatched, Weight, Weights,
     },
     placement::{divided::Kinds, visible::VisibleNames},
     view::{CLUSTER_LABEL, FleetSelector},
@@ -63,6 +63,8 @@ const ALONE: &[(&str, &str)] = &[
 pub struct Rules {
     members: Vec<MemberRule>,
     policies: Vec<PolicyConfig>,
+    overrides: Vec<OverrideConfig>,
+    unmatched: Unmatched,
     kinds: Kinds,
     names: VisibleNames,
 }
@@ -81,6 +83,8 @@ pub struct Subject<'a> {
     pub gvk: &'a Gvk,
     /// Empty if it is cluster-scoped.
     pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
     /// Its `metadata.labels`, as JSON text.
     pub labels: Option<&'a str>,
     /// Its `metadata.annotations`, as JSON text.
@@ -106,6 +110,8 @@ pub struct Policy {
     pub terms: BTreeMap<MemberName, Terms>,
     /// How many groups of members it names. The first that can take an object has it.
     pub groups: usize,
+    /// How many of the members that could take a part get one; `None`: all.
+    pub picked: Option<Picked>,
     /// It goes to the fewest members that can carry it.
     pub fewest: bool,
     /// The labels over whose values it is divided evenly first.
@@ -133,8 +139,10 @@ pub struct Terms {
     pub min: u32,
     /// At most so many.
     pub max: Option<u32>,
-    /// In which of the policy's groups of members it is, counted from 0.
-    pub rank: usize,
+    /// In which of the policy's groups of members it is, counted from 0. A member that is in none is excluded.
+    pub ranks: Vec<usize>,
+    /// Its group, of those that [`Policy::picked`] picks.
+    pub group: Option<String>,
     /// Its values of the labels that are spread over.
     pub domains: Vec<String>,
     /// The member's taints.
@@ -173,6 +181,12 @@ pub enum PolicyError {
         /// What is wrong with it, and what to write.
         why: String,
     },
+    /// No policy selects it, and the configuration refuses what none selects.
+    #[error("metadata: Forbidden: no policy selects it, and the configuration says `unmatched: refuse`; have a policy select it, or name one in the annotation {POLICY_KEY}: {}", known_policies(.known))]
+    Unmatched {
+        /// Those that there are.
+        known: Vec<String>,
+    },
     /// Every cluster has the object: nothing decides where it goes.
     #[error("metadata.annotations[{0}]: Forbidden: every member has this object")]
     Shared(&'static str),
@@ -200,6 +214,7 @@ impl Policy {
             weights: Weights::Static,
             terms: BTreeMap::new(),
             groups: 1,
+            picked: None,
             fewest: false,
             spread: Vec::new(),
             partial: false,
@@ -240,6 +255,8 @@ impl Rules {
         Self {
             members: config.members.iter().map(member).collect(),
             policies: config.policies.clone(),
+            overrides: config.overrides.clone(),
+            unmatched: config.unmatched,
             kinds: Kinds::of(config),
             names: VisibleNames::new(config),
         }
@@ -279,6 +296,7 @@ impl Rules {
             };
         }
         let config = self.chosen(subject, named)?;
+        let overriding = self.overriding(subject);
         let place_on = place_on.map(|text| self.members_of(&text).map(|chosen| (chosen, text))).transpose()?;
         let mut policy = Policy::plain(default_strategy(subject));
         if let Some(config) = config {
@@ -287,6 +305,7 @@ impl Rules {
             policy.names_strategy = config.strategy.is_some();
             policy.weights = config.weights;
             policy.groups = config.groups.len();
+            policy.picked.clone_from(&config.picked);
             policy.fewest = config.fewest;
             policy.spread.clone_from(&config.spread);
             policy.partial = config.partial;
@@ -302,22 +321,57 @@ impl Rules {
             if let Some((_, text)) = place_on.as_ref().filter(|(chosen, _)| !holds(chosen, member)) {
                 terms.excluded.get_or_insert_with(|| format!("the object is to be placed on {text}"));
             }
+            terms.overrides.edits.extend(overriding.iter().flat_map(|config| config.edits(member)));
             policy.terms.insert(member.name.clone(), terms);
         }
         Ok(policy)
     }
 
-    /// The policy that the object names, or else the first that matches.
+    /// The policy that the object names, or else the first that matches. Of several entries of one name the one that matches counts.
     fn chosen(&self, subject: &Subject<'_>, named: Option<String>) -> Result<Option<&PolicyConfig>, PolicyError> {
+        let matching = |policy: &&PolicyConfig| policy.matches.as_ref().is_some_and(|rule| matches(rule, subject));
+        let entry = |name: &str| {
+            let mut entries = self.policies.iter().filter(|policy| policy.name == name).peekable();
+            let first = entries.peek().copied();
+            entries.find(matching).or(first)
+        };
         if let Some(name) = named {
-            let found = self.policies.iter().find(|policy| policy.name == name);
-            let known = || self.policies.iter().map(|policy| policy.name.clone()).collect();
+            let found = entry(&name);
+            let known = || self.names_of_policies().map(str::to_owned).collect();
             return found.map(Some).ok_or_else(|| PolicyError::NoSuchPolicy { name, known: known() });
         }
         // One that a marker names may be gone from the configuration by now.
-        let marked = subject.policy.and_then(|name| self.policies.iter().find(|policy| policy.name == name));
-        let matching = |policy: &&PolicyConfig| policy.matches.as_ref().is_some_and(|rule| matches(rule, subject));
+        let marked = subject.policy.and_then(entry);
         Ok(marked.or_else(|| self.policies.iter().find(matching)))
+    }
+
+    /// Each once.
+    fn names_of_policies(&self) -> impl Iterator<Item = &str> {
+        let names = self.policies.iter().map(|policy| policy.name.as_str());
+        names.collect::<BTreeSet<_>>().into_iter()
+    }
+
+    /// What makes the parts of an object different beside its policy, in the order in which it applies: what names objects more
+    /// precisely comes later.
+    fn overriding(&self, subject: &Subject<'_>) -> Vec<&OverrideConfig> {
+        let precision = |config: &OverrideConfig| {
+            let matching = config.matches.iter().filter(|rule| matches(rule, subject));
+            matching.map(Match::precision).max()
+        };
+        let matching = self.overrides.iter().filter_map(|config| Some((precision(config)?, config)));
+        let mut matching: Vec<_> = matching.collect();
+        matching.sort_by_key(|(precision, config)| (config.is_namespaced, *precision, &config.name));
+        matching.into_iter().map(|(_, config)| config).collect()
+    }
+
+    /// Refuses a new object that no policy selects, where the configuration says so.
+    ///
+    /// Errors: [`PolicyError::Unmatched`].
+    pub fn admit(&self, policy: &Policy) -> Result<(), PolicyError> {
+        if self.unmatched == Unmatched::Default || policy.name.is_some() {
+            return Ok(());
+        }
+        Err(PolicyError::Unmatched { known: self.names_of_policies().map(str::to_owned).collect() })
     }
 
     /// Why a kind cannot be placed so.
@@ -385,21 +439,32 @@ fn holds(chosen: &Chosen, member: &MemberRule) -> bool {
     }
 }
 
+impl OverrideConfig {
+    /// What it changes of a part in a member.
+    fn edits<'c>(&'c self, member: &'c MemberRule) -> impl Iterator<Item = Edit> + 'c {
+        let here = self.rules.iter().filter(|rule| holds(&rule.members, member));
+        here.flat_map(|rule| &rule.alterations).map(|what| Edit { by: self.name.clone(), what: what.clone() })
+    }
+}
+
 impl MemberRule {
     fn terms(&self, policy: Option<&PolicyConfig>) -> Terms {
         let taints = self.taints.iter().map(of_member).collect();
         let Some(policy) = policy else { return Terms { taints, ..Terms::default() } };
         let none = MemberTerms::default();
         let own = policy.per_member.get(&self.name).unwrap_or(&none);
-        let rank = policy.groups.iter().position(|group| holds(group, self));
+        let ranks = policy.groups.iter().enumerate().filter(|(_, group)| holds(group, self));
+        let most = if policy.overlapping { policy.groups.len() } else { 1 };
+        let ranks: Vec<usize> = ranks.map(|(rank, _)| rank).take(most).collect();
         let domain = |level: &SpreadLevel| match level.label.as_str() {
             CLUSTER_LABEL => Some(self.name.to_string()),
             label => self.labels.get(label).cloned(),
         };
-        let excluded = if rank.is_none() {
+        let grouping = policy.picked.as_ref().and_then(|picked| picked.groups.as_ref());
+        let excluded = if ranks.is_empty() {
             Some(format!("policy {} does not place there", policy.name))
         } else {
-            let lacking = policy.spread.iter().find(|level| domain(level).is_none());
+            let lacking = policy.spread.iter().chain(grouping).find(|level| domain(level).is_none());
             lacking.map(|SpreadLevel { label, .. }| {
                 format!("it has no label {label}, over which policy {} spreads", policy.name)
             })
@@ -410,7 +475,8 @@ impl MemberRule {
             weight: own.weight,
             min: min.or(policy.each.min).unwrap_or(0),
             max: max.or(policy.each.max),
-            rank: rank.unwrap_or_default(),
+            ranks,
+            group: grouping.and_then(domain),
             domains: policy.spread.iter().filter_map(domain).collect(),
             taints,
             overrides: own.overrides.clone(),
@@ -462,6 +528,7 @@ fn matches(rule: &Match, subject: &Subject<'_>) -> bool {
         subject.annotations.and_then(|map| text_of(map, key)).as_ref() == Some(value)
     };
     (rule.kinds.is_empty() || rule.kinds.iter().any(kind))
+        && (rule.names.is_empty() || rule.names.iter().any(|name| name == subject.name))
         && (rule.namespaces.is_empty() || rule.namespaces.iter().any(namespace))
         && rule.labels.as_ref().is_none_or(|selector| selector.matches(subject.labels, &[]))
         && rule.annotations.iter().all(annotation)

@@ -34,6 +34,7 @@ impl ApiError for Unplaced {
             | PlanError::NoCandidate(_)
             | PlanError::NoRoom { .. }
             | PlanError::TooFewGroups(_)
+            | PlanError::TooFewMembers { .. }
             | PlanError::NoGroup { .. } => Blame::Downstream,
             PlanError::AllDown(members) | PlanError::Unknown(members) => {
                 members.first().map_or(Blame::Kubefold, |(member, _)| Blame::Member(member.clone()))
@@ -47,6 +48,7 @@ impl ApiError for Unplaced {
             | PlanError::NoCandidate(_)
             | PlanError::NoRoom { .. }
             | PlanError::TooFewGroups(_)
+            | PlanError::TooFewMembers { .. }
             | PlanError::NoGroup { .. } => Retry::Never,
             // Nothing was sent.
             PlanError::AllDown(_) | PlanError::Unknown(_) => Retry::Always,
@@ -67,6 +69,7 @@ impl From<Unplaced> for Status {
             PlanError::NoCandidate(_)
             | PlanError::NoRoom { .. }
             | PlanError::TooFewGroups(_)
+            | PlanError::TooFewMembers { .. }
             | PlanError::NoGroup { .. } => {
                 Self::invalid(&gvr.group, &gvk.kind, name, vec![Cause::of(&error.to_string())])
             }

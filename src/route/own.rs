@@ -5,6 +5,7 @@ use http::{Request, Response, Uri, request::Parts};
 use crate::{
     access::{Own, Who},
     member::review::Action,
+    own::Policies,
     respond::OwnError,
     route::{Router, allowed::action_of},
 };
@@ -38,7 +39,12 @@ impl Router {
             // A namespace of the host that goes is none of the fleet's, whose objects are not the host's to delete.
             parts.uri = of_none(&parts.uri);
         }
-        Ok(self.own.answer(who.caller, Request::from_parts(parts, body)).await?)
+        let answer = self.own.answer(who.caller, Request::from_parts(parts, body)).await?;
+        if !is_read && Policies::are(gvr) {
+            // Whoever wrote a policy finds it in force with the next request.
+            self.policies.settled(self.own.registry()).await;
+        }
+        Ok(answer)
     }
 
     /// Asks the host, or every member where there is none, whether somebody may do something with an object of the whole fleet.

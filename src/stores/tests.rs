@@ -50,6 +50,8 @@ fn config_of(members: Vec<MemberConfig>) -> Config {
         names: Names::Suffixed,
         shared: Vec::new(),
         policies: Vec::new(),
+        overrides: Vec::new(),
+        unmatched: Default::default(),
         kinds: Vec::new(),
         subjects: Vec::new(),
         client_authorities: Vec::new(),

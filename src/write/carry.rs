@@ -80,6 +80,7 @@ impl<F: Fleet> Writer<F> {
         let subject = Subject {
             gvk: &key.gvk,
             namespace: &key.namespace,
+            name: &key.name,
             labels: labels.as_deref(),
             annotations: annotations.as_deref(),
             shared,

@@ -92,6 +92,7 @@ async fn place<F: Fleet>(
     let fleet = &writer.fleet;
     let Some(hold) = fleet.hold(&key).await else { return Err(WriteError::Taken(key.to_ref()).into()) };
     let asked = asked(writer, request, draft, &key, Measure::Nothing).await?;
+    asked.admit(fleet, request, draft, &key)?;
     free(writer, &key).await?;
     let plan = asked.plan(draft, &key)?;
     let mut warnings = Warnings::default();

@@ -73,6 +73,7 @@ pub(super) async fn asked<F: Fleet>(
     let subject = Subject {
         gvk: &key.gvk,
         namespace: &key.namespace,
+        name: &key.name,
         labels: draft.labels,
         annotations: draft.annotations,
         shared: shared.is_some(),
@@ -164,6 +165,22 @@ impl CreateFacts {
         warnings: &mut Warnings,
     ) {
         writer.make_room(&key.namespace, &self.quotas, asked, warnings).await;
+    }
+
+    /// Refuses a new object that no policy selects, where the configuration says so. What goes with something else needs none.
+    ///
+    /// Errors: 422.
+    pub(super) fn admit<F: Fleet>(
+        &self,
+        fleet: &F,
+        request: &Request,
+        draft: &Draft<'_>,
+        key: &Key,
+    ) -> Result<(), WriteError> {
+        if self.shared.is_some() || !draft.owners.is_empty() || key.gvr.is_event() {
+            return Ok(());
+        }
+        fleet.rules().admit(&self.policy).map_err(|error| request.invalid(&key.name, error.into()))
     }
 
     /// Plans the parts under a minted UID.

@@ -15,6 +15,7 @@ mod endpoints;
 mod events;
 mod extend;
 mod forward;
+mod karmada;
 mod kinds;
 mod kubectl;
 mod logical;

@@ -289,3 +289,24 @@ fn registries_are_hosts_with_paths() {
         assert!(!is_registry(bad), "{bad}");
     }
 }
+
+#[test]
+fn a_policy_that_is_an_object_has_the_fields_of_an_entry() {
+    let config = crate::config::load_text(MEMBERS, std::path::Path::new("clusters.yaml")).unwrap();
+    let read = |spec: serde_json::Value| {
+        let spec: PolicySpec = serde_json::from_value(spec).unwrap();
+        policy_of("p", &spec, &config).map_err(|error| error.to_string())
+    };
+    let entry =
+        loaded("policies:\n- {name: p, match: {kinds: [Deployment]}, members: [east], max: 3, spread: region}\n")
+            .unwrap();
+    let object =
+        serde_json::json!({"match": {"kinds": ["Deployment"]}, "members": ["east"], "max": 3, "spread": "region"});
+    assert_eq!(read(object).unwrap(), entry[0]);
+    assert_eq!(read(serde_json::Value::Null).unwrap(), loaded("policies:\n- {name: p}\n").unwrap()[0]);
+    let unknown = read(serde_json::json!({"members": ["south"]})).unwrap_err();
+    assert_eq!(unknown, "there is no member \"south\"; use one of: east, west");
+    assert!(read(serde_json::json!({"weight": 3})).unwrap_err().contains("unknown field"));
+    let schema = serde_json::to_value(schemars::schema_for!(PolicySpec)).unwrap();
+    assert!(schema["properties"]["name"].is_null() && !schema["properties"]["perMember"].is_null(), "{schema}");
+}

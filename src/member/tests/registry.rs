@@ -13,6 +13,8 @@ pub(super) fn fleet(members: Vec<MemberConfig>) -> Config {
         names: Names::Suffixed,
         shared: Vec::new(),
         policies: Vec::new(),
+        overrides: Vec::new(),
+        unmatched: Default::default(),
         kinds: Vec::new(),
         subjects: Vec::new(),
         client_authorities: Vec::new(),

@@ -175,6 +175,18 @@ pub enum PlanError {
     /// There are too few groups of members to spread over.
     #[error(transparent)]
     TooFewGroups(Box<TooFewGroups>),
+    /// There are too few members that the policy could pick.
+    #[error("policy {policy} picks at least {min} members, and {found} can take it{}", why_others(.others))]
+    TooFewMembers {
+        /// The policy.
+        policy: String,
+        /// How many there are to be.
+        min: u32,
+        /// How many there are.
+        found: usize,
+        /// Who can take nothing, and why.
+        others: Vec<(MemberName, String)>,
+    },
     /// None of the policy's groups of members can take it.
     #[error("no group of policy {policy} can take it: {}", why_groups(.groups))]
     NoGroup {

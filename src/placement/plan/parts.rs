@@ -10,6 +10,7 @@ use crate::{
         plan::{
             bound::{Bound, ORDINAL_STRIDE, bound},
             order::{Order, Plan, PlanError, Target},
+            picked::picked,
             selection::chosen,
             taker::{Taker, sort},
         },
@@ -26,6 +27,7 @@ pub(super) fn divided(
     plan: &mut Plan,
 ) -> Result<(), PlanError> {
     let Some((first, total)) = order.wholes.totals.first().copied() else { return Ok(()) };
+    let takers = picked(order, takers, |taker| bound(order, taker).max.unwrap_or(total).min(total), plan)?;
     let bounded = takers.into_iter().map(|taker| {
         let bound = bound(order, &taker);
         (taker, bound)

@@ -404,6 +404,8 @@ fn taints_of_members_repel_what_does_not_bear_them() {
         names: crate::config::Names::Suffixed,
         shared: Vec::new(),
         policies: Vec::new(),
+        overrides: Vec::new(),
+        unmatched: Default::default(),
         kinds: Vec::new(),
         subjects: Vec::new(),
         client_authorities: Vec::new(),

@@ -22,7 +22,7 @@ fn gvk(group: &str, kind: &str) -> Gvk {
 }
 
 fn subject<'a>(gvk: &'a Gvk, namespace: &'a str) -> Subject<'a> {
-    Subject { gvk, namespace, labels: None, annotations: None, shared: false, policy: None }
+    Subject { gvk, namespace, name: "web", labels: None, annotations: None, shared: false, policy: None }
 }
 
 fn excluded(policy: &Policy) -> Vec<(&str, &str)> {
@@ -208,7 +208,7 @@ fn members_are_in_the_first_group_that_names_them_and_by_themselves() {
     );
     let policy = rules.rule_for(&subject(&gvk("apps", "Deployment"), "a")).unwrap();
     let terms = |name: &str| policy.terms(&MemberName::new(name).unwrap());
-    assert_eq!((policy.groups, terms("west").rank, terms("east").rank), (2, 0, 1));
+    assert_eq!((policy.groups, terms("west").ranks, terms("east").ranks), (2, vec![0], vec![1]));
     assert_eq!(terms("east").domains, ["eu", "east"]);
     assert_eq!(excluded(&policy), [("north", "policy p does not place there")]);
 }

@@ -74,11 +74,21 @@ impl Overrider<'_> {
         change.what = What::Value { old: change.value_in(before), new: change.value_in(after) };
     }
 
-    /// A document with overrides. A patch that does not go with it is left out: the object was made before, or elsewhere.
+    /// A document with overrides. A patch or edit that does not go with it is left out: the object was made before, or elsewhere.
     pub(super) fn overridden(&self, document: &Value, overrides: &Overrides) -> Value {
         let made =
             |overrides: &Overrides| overridden_value(document.clone(), overrides, &self.kind, "", self.member).ok();
-        let registry = || made(&Overrides { patch: None, registry: overrides.registry.clone() });
-        made(overrides).or_else(registry).unwrap_or_else(|| document.clone())
+        let fitting = || {
+            let (registry, mut fitting) = (overrides.registry.clone(), Overrides::default());
+            fitting.registry = registry;
+            for edit in &overrides.edits {
+                fitting.edits.push(edit.clone());
+                if made(&fitting).is_none() {
+                    fitting.edits.pop();
+                }
+            }
+            made(&fitting)
+        };
+        made(overrides).or_else(fitting).unwrap_or_else(|| document.clone())
     }
 }

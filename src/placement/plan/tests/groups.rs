@@ -21,7 +21,7 @@ fn why<'p>(plan: &'p Plan, member: &str) -> &'p str {
 
 #[test]
 fn the_first_group_that_carries_the_whole_has_it() {
-    let group = |rank: usize| Terms { rank, ..Terms::default() };
+    let group = |rank: usize| Terms { ranks: vec![rank], ..Terms::default() };
     let terms = [("east", group(0)), ("west", group(1)), ("north", group(1))];
     let mut policy = Policy { groups: 2, ..web_by_capacity(terms) };
     let divided = |policy: &Policy, replicas: [u32; 3], total: u32| {
@@ -50,7 +50,7 @@ fn the_first_group_that_carries_the_whole_has_it() {
 
 #[test]
 fn a_group_without_candidates_is_passed_over_by_everything_that_runs_pods() {
-    let group = |rank: usize| Terms { rank, ..Terms::default() };
+    let group = |rank: usize| Terms { ranks: vec![rank], ..Terms::default() };
     let mut policy = Policy { name: Some("web".into()), groups: 2, ..Policy::plain(Strategy::One) };
     policy.terms =
         [("east", group(1)), ("west", group(0)), ("north", group(1))].map(|(at, terms)| (name(at), terms)).into();
