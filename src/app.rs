@@ -78,8 +78,7 @@ impl App {
         let (config, reloads) = Reloads::start(&options.config).await?;
         let state = Arc::new(StateDir::open(&options.serving.state_dir)?);
         let journal = journal(&options, &state)?;
-        let server_name = config.aggregation.as_ref().map(|host| host.service.server_name());
-        let of_host = HostServing { trust: None, server_name };
+        let of_host = HostServing::before(config.aggregation.as_ref());
         let configured = Authorities { configured: &config.client_authorities, members: &[], host: Some(&of_host) };
         let Front { door, address, url, security, tls, expiries, authentication, auditing } =
             Front::open(&options.serving, &state, configured).await?;
@@ -109,9 +108,7 @@ impl App {
         let access = Access::new(Arc::clone(&stores), tasks.clone(), draining.clone());
         access.configure(&config.own);
         access.behind(Arc::clone(&host));
-        let of_host = Arc::clone(&host);
-        let asking = async move { of_host.follow().await };
-        tasks.spawn(draining.clone().run_until_cancelled_owned(asking));
+        tasks.spawn(draining.clone().run_until_cancelled_owned(Arc::clone(&host).follow()));
         if let Some(kept) = kept(&state)? {
             access.restore(kept);
             tasks.spawn(keep_decisions(Arc::clone(&access), Arc::clone(&state), draining.clone()));

@@ -14,6 +14,10 @@ use crate::{
 };
 use kubefold_serving::caller::Caller;
 
+/// As whom a kube-controller-manager empties namespaces, with and without `--use-service-account-credentials`.
+const NAMESPACE_CONTROLLERS: [&str; 2] =
+    ["system:serviceaccount:kube-system:namespace-controller", "system:kube-controller-manager"];
+
 impl Access {
     /// Takes the host; call it before anything is asked.
     pub fn behind(&self, host: Arc<Host>) {
@@ -35,6 +39,11 @@ impl Access {
     /// nobody in any member.
     pub fn is_of_no_member(&self, caller: &Caller) -> bool {
         caller.domain.as_deref() == Some(OUTSIDE)
+    }
+
+    /// Says whether somebody empties namespaces of the host that are being deleted.
+    pub fn empties_namespaces_of_host(&self, caller: &Caller) -> bool {
+        self.is_of_host(caller) && NAMESPACE_CONTROLLERS.contains(&caller.user.as_str())
     }
 
     /// Asks the host whether somebody may do something; whoever acts as somebody else has to be allowed that, too. `None`: there

@@ -262,7 +262,7 @@ mod tests {
             let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
             let (_, parsed) = x509_parser::parse_x509_certificate(&certificate).unwrap();
             let names = parsed.subject_alternative_name().unwrap().unwrap().value.general_names.clone();
-            names.iter().any(|name| *name == GeneralName::DNSName("kubefold.kubefold.svc"))
+            names.contains(&GeneralName::DNSName("kubefold.kubefold.svc"))
         };
         assert!(names(&files.certificate) && !names(&alone.files.certificate));
     }

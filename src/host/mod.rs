@@ -50,6 +50,13 @@ pub struct HostServing {
     pub server_name: Option<String>,
 }
 
+impl HostServing {
+    /// Before the host has said anything.
+    pub fn before(aggregation: Option<&Aggregation>) -> Self {
+        Self { trust: None, server_name: aggregation.map(|host| host.service.server_name()) }
+    }
+}
+
 /// The way to it.
 struct Link {
     client: Client,
@@ -86,8 +93,7 @@ impl Host {
 
     /// What it and the configuration say of how kubefold serves.
     pub fn serving(&self) -> HostServing {
-        let server_name = self.configured.borrow().as_ref().map(|host| host.service.server_name());
-        HostServing { trust: self.trust(), server_name }
+        HostServing { trust: self.trust(), ..HostServing::before(self.configured.borrow().as_ref()) }
     }
 
     /// Counts what [`Self::trust`] was; wakes whoever follows it.
@@ -117,7 +123,7 @@ impl Host {
     }
 
     /// Follows what the host says, until cancelled.
-    pub async fn follow(&self) -> Infallible {
+    pub async fn follow(self: Arc<Self>) -> Infallible {
         let mut configured = self.configured.subscribe();
         loop {
             let aggregation = configured.borrow_and_update().clone();

@@ -1,6 +1,6 @@
 //! Requests for kubefold's own objects.
 
-use http::{Request, Response, request::Parts};
+use http::{Request, Response, Uri, request::Parts};
 
 use crate::{
     access::{Own, Who},
@@ -33,7 +33,13 @@ impl Router {
             Box::pin(drain(body)).await;
             return Err(status);
         }
-        let answer = self.own.answer(who.caller, Request::from_parts(parts.clone(), body)).await?;
+        let mut parts = parts.clone();
+        let is_of_many = matches!(info.verb.as_str(), "list" | "deletecollection");
+        if is_of_many && self.access.empties_namespaces_of_host(who.caller) {
+            // A namespace of the host that goes is none of the fleet's, whose objects are not the host's to delete.
+            parts.uri = of_none(&parts.uri);
+        }
+        let answer = self.own.answer(who.caller, Request::from_parts(parts, body)).await?;
         if !is_read && Policies::are(gvr) {
             // Whoever wrote a policy finds it in force with the next request.
             self.policies.settled(self.own.registry()).await;
@@ -41,26 +47,32 @@ impl Router {
         Ok(answer)
     }
 
-    async fn host_or_members_allow(&self, info: &RequestInfo, gvr: &Gvr, who: Who<'_>) -> Result<(), Status> {
-        match self.access.host_allows(who, &action_of(info, gvr)).await {
-            Some(decided) => Ok(decided?),
-            None => self.members_allow(info, gvr, who).await,
-        }
-    }
-
-    /// Asks every member whether somebody may do something with an object of the whole fleet.
+    /// Asks the host, or every member where there is none, whether somebody may do something with an object of the whole fleet.
     ///
     /// Errors: 403 where one does not allow it, 503 where one does not say.
-    async fn members_allow(&self, info: &RequestInfo, gvr: &Gvr, who: Who<'_>) -> Result<(), Status> {
-        if who.through.is_some() {
-            return Err(OwnError::Impersonated { user: who.caller.user.clone(), resource: gvr.clone() }.into());
-        }
-        let action = |verb: &str| Action { verb: verb.to_owned(), ..action_of(info, gvr) };
-        self.access.grant(who, &action(&info.verb), None).await.check_everywhere()?;
+    async fn host_or_members_allow(&self, info: &RequestInfo, gvr: &Gvr, who: Who<'_>) -> Result<(), Status> {
+        let asked = action_of(info, gvr);
         // An apply, and a PUT, of what is not there make it.
-        if matches!(info.verb.as_str(), "update" | "patch") && info.subresource.is_empty() {
-            self.access.grant(who, &action("create"), None).await.check_everywhere()?;
+        let makes = matches!(info.verb.as_str(), "update" | "patch") && info.subresource.is_empty();
+        let create = makes.then(|| Action { verb: "create".to_owned(), ..asked.clone() });
+        for action in std::iter::once(asked).chain(create) {
+            match self.access.host_allows(who, &action).await {
+                Some(decided) => decided?,
+                None if who.through.is_some() => {
+                    return Err(OwnError::Impersonated { user: who.caller.user.clone(), resource: gvr.clone() }.into());
+                }
+                None => self.access.grant(who, &action, None).await.check_everywhere()?,
+            }
         }
         Ok(())
     }
+}
+
+/// The same request about objects of a name that none has.
+fn of_none(uri: &Uri) -> Uri {
+    let query = uri.query().map(|query| format!("{query}&")).unwrap_or_default();
+    let path_and_query = format!("{}?{query}fieldSelector=metadata.name%3D-", uri.path());
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = path_and_query.try_into().ok();
+    Uri::from_parts(parts).unwrap_or_default()
 }

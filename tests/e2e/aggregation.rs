@@ -17,6 +17,7 @@ use testbed::{
 };
 
 const SOON: Duration = Duration::from_secs(60);
+const SHADOWS: &str = "/apis/kubefold.io/v1alpha1/namespaces/shop/shadowresources";
 const WIDGETS: &str = "/apis/apps.example.com/v1/namespaces/shop/widgets";
 
 /// The files by which a kube-apiserver is an aggregator; it reads them again when they change.
@@ -160,6 +161,8 @@ async fn a_host_serves_groups_of_the_fleet() {
     })
     .await;
 
+    kubefolds_own_objects_are_seen_through_the_host(&kubectl, &fleet, host).await;
+
     // The host's RBAC comes first, then the members'.
     let home = tempfile::tempdir().unwrap();
     let jane = as_(host, "jane", home.path()).await.in_namespace("shop");
@@ -191,6 +194,7 @@ async fn a_host_serves_groups_of_the_fleet() {
     let gone = kubectl.run(&["delete", "namespace", "shop", "--timeout=60s"]).await;
     assert!(gone.succeeded(), "{gone}");
     assert_eq!(keys(&fleet.api().await.get(WIDGETS).await), ["shop/one"]);
+    assert_eq!(keys(&fleet.api().await.get(SHADOWS).await), ["shop/task"]);
     namespace(host, "shop").await;
 
     // The aggregator has another authority: nobody restarts.
@@ -253,6 +257,28 @@ async fn headers_are_believed_of_the_aggregator_alone(fleet: &Kubefold, trusted:
     let eve = Api::from_kubeconfig(&fleet.kubeconfig_for("eve", None), None).await;
     let refused = ask(&eve, WIDGETS, &AS_JANE).await;
     assert!(refused.status == StatusCode::FORBIDDEN && refused.to_string().contains("User \\\"eve\\\""), "{refused}");
+}
+
+/// A ShadowResource, as kubectl makes, reads, changes and explains it at the host. It stays for what comes after.
+async fn kubefolds_own_objects_are_seen_through_the_host(kubectl: &Kubectl, fleet: &Kubefold, host: &Member) {
+    let api = host.api().await;
+    let mut watch = api.watch(&format!("{SHADOWS}?watch=true")).await;
+    let item = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "item", "namespace": "shop"},
+        "data": {"a": "one"}});
+    let shadow = json!({"apiVersion": "kubefold.io/v1alpha1", "kind": "ShadowResource", "metadata": {"name": "task"},
+        "spec": {"flowList": [item]}});
+    kubectl.run_with_input(&["create", "-f", "-"], &shadow.to_string()).await.ok();
+    assert_eq!(watch.next(SOON).await.unwrap()["object"]["metadata"]["name"], "task");
+    shows(kubectl, &["get", "shadowresources"], "1/1").await;
+    shows(kubectl, &["explain", "shadowresources.spec"], "flowList").await;
+    kubectl.with_editor("sed -i s/a:.one/a:\\ two/").run(&["edit", "shadow", "task"]).await.ok();
+    let item = fleet.kubectl(&["get", "configmap", "item", "-n", "shop", "-o", "jsonpath={.data.a}"]).await;
+    assert_eq!(item.ok(), "two");
+    eventually(SOON, async || {
+        let seen = watch.next(SOON).await.unwrap();
+        if seen["object"]["spec"]["flowList"][0]["data"]["a"] == "two" { Ok(()) } else { Err(seen) }
+    })
+    .await;
 }
 
 /// By a SubjectAccessReview of the host.
