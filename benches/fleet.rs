@@ -159,6 +159,7 @@ fn proofs(objects: usize) {
         kinds: Vec::new(),
         subjects: Vec::new(),
         client_authorities: Vec::new(),
+        aliases: Vec::new(),
         own: Default::default(),
     };
     let shared = Shared {

@@ -87,6 +87,7 @@ impl Fleet {
             kinds: Vec::new(),
             subjects: Vec::new(),
             client_authorities: Vec::new(),
+            aliases: Vec::new(),
             own: Default::default(),
         };
         let shared = Shared {

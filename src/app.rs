@@ -9,7 +9,12 @@ mod options;
 mod security;
 mod signals;
 
-use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use anyhow::Context;
 use http::{Request, Response};
@@ -33,7 +38,10 @@ use crate::{
     config::{Config, MemberName, ReloadHandle, Reloads},
     member::{self, Member, authority::keep_authorities, registry::Registry, renewal::keep_tokens},
     observe::Metrics,
-    own::{OwnObjects, Policies},
+    own::{
+        self, Fleet, FleetLink, OwnObjects, Policies,
+        shadow::{Follower, Shadow},
+    },
     read::Reader,
     route::Router,
     serve::{Auditing, Handler, Health, Published, Served, StateDir, expiry::Expiries},
@@ -110,18 +118,14 @@ impl App {
             access.restore(kept);
             tasks.spawn(keep_decisions(Arc::clone(&access), Arc::clone(&state), draining.clone()));
         }
-        let policies = Policies::new(Arc::clone(&stores), config);
-        let own = Arc::new(OwnObjects::open(state.path(), policies.kinds()?).await?);
-        stores.set_own(own.groups());
-        follow_policies(&policies, &own, &tasks, &draining).await?;
-        let router = Arc::new(Router::new(
-            Arc::clone(&access),
-            reader,
-            writer,
-            Arc::clone(&metrics),
-            Arc::clone(&own),
-            Arc::clone(&policies),
-        ));
+        let Own { link, shadow, policies, objects: own } = Own::open(config, &state, &stores).await?;
+        own_policies(&policies, &own, &tasks, &draining).await?;
+        let (metered, served_own) = (Arc::clone(&metrics), Arc::clone(&own));
+        let router = Router::new(Arc::clone(&access), reader, writer, metered, served_own, Arc::clone(&policies));
+        let router = Arc::new(router);
+        let fleet: Weak<dyn Fleet> = Arc::downgrade(&(Arc::clone(&router) as Arc<dyn Fleet>));
+        link.set(fleet);
+        tasks.spawn(Follower::run(shadow, Arc::clone(&stores), own.registry().clone(), draining.clone()));
         let of_members = Arc::clone(&registry);
         let readiness = move || checks(&of_members);
         let health = Health::new(Arc::new(readiness), draining.clone()).counting(metrics.slis());
@@ -204,8 +208,31 @@ fn keep(
     tasks.spawn(keep_lives(Arc::clone(stores), Arc::clone(state), draining.clone()));
 }
 
+/// What serves kubefold's own objects.
+struct Own {
+    link: Arc<FleetLink>,
+    shadow: Shadow,
+    policies: Arc<Policies>,
+    objects: Arc<OwnObjects>,
+}
+
+impl Own {
+    /// Opens them in the state directory. From here on the fleet serves their groups.
+    async fn open(config: Config, state: &StateDir, stores: &Arc<Stores>) -> anyhow::Result<Self> {
+        let link = Arc::new(FleetLink::default());
+        let objects = own::open(state.path()).await?;
+        let shadow = Shadow::new(Arc::clone(&link), Arc::clone(stores), Arc::clone(&objects));
+        let mut kinds = own::kinds_of(shadow.kind(&config.aliases))?;
+        let policies = Policies::new(Arc::clone(stores), config);
+        kinds.extend(policies.kinds()?);
+        let objects = Arc::new(OwnObjects::start(objects, kinds).await?);
+        stores.set_own(objects.groups());
+        Ok(Self { link, shadow, policies, objects })
+    }
+}
+
 /// Has the policies that are objects in force before anything is served, and from then on.
-async fn follow_policies(
+async fn own_policies(
     policies: &Arc<Policies>,
     own: &OwnObjects,
     tasks: &TaskTracker,

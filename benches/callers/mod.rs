@@ -59,6 +59,7 @@ impl Known {
             kinds: Vec::new(),
             subjects: Vec::new(),
             client_authorities: Vec::new(),
+            aliases: Vec::new(),
             own: OwnRights::default(),
         };
         let registry = Registry::new(tasks.clone(), cancel.clone());

@@ -75,6 +75,14 @@ pub enum Problem {
     MissingField { field: &'static str },
     #[error("there is no member \"{member}\"; use one of: {}", .known.join(", "))]
     UnknownMember { member: String, known: Vec<String> },
+    #[error("\"{to}\" has no aliases; write {own}")]
+    AliasTo { to: String, own: &'static str },
+    #[error(
+        "\"{from}\" is no group and version that can be an alias; write a domain and a version, such as apis.example.com/v1, of a group that is neither Kubernetes' nor kubefold's own"
+    )]
+    AliasFrom { from: String },
+    #[error("the group \"{group}\" is an alias twice; keep one of the two")]
+    AliasTwice { group: String },
     #[error("no member is configured; add at least one under \"members:\"")]
     NoMembers,
     #[error("{count} members are configured and at most {max} are served; split the fleet")]

@@ -10,7 +10,7 @@ use serde_saphyr::Spanned;
 
 use crate::config::{
     Access, AccountRule, ClientAuthorityRule, Config, ConfigError, Deadlines, MemberConfig, MemberName, Names,
-    OwnRights, OwnSubjects, Problem, SharedRule, Unmatched,
+    OwnRights, OwnSubjects, Problem, SharedRule, Unmatched, aliases,
     checked::{Checked, Fault, fault, weight},
     credentials, duration,
     error::{FileError, Whose},
@@ -120,6 +120,7 @@ fn parse_text(text: &str, path: &Path, files: &mut Files) -> Result<Config, Conf
             .collect::<Checked<_>>()
             .map_err(whole)?,
         own: OwnRights { admins: people(&raw.admins), viewers: people(&raw.viewers) },
+        aliases: aliases::aliases(&raw.aliases).map_err(whole)?,
         members,
     })
 }

@@ -4,6 +4,7 @@
 //!
 //! [`load`] reads the file once; [`Reloads`] yields every later good version of it.
 
+mod aliases;
 mod carried;
 mod checked;
 mod credentials;
@@ -25,6 +26,7 @@ mod spread;
 #[cfg(test)]
 mod tests;
 
+pub use aliases::Alias;
 pub use carried::CarriedKind;
 pub use edit::{Alteration, Component, Edit, Format, How, KeyMap, OverrideConfig, OverrideRule, Texts};
 pub use error::{ConfigError, FileError, KindProblem, PolicyProblem, Problem};
@@ -266,6 +268,8 @@ pub struct Config {
     pub client_authorities: Vec<ClientAuthorityRule>,
     /// Who may use kubefold's own.
     pub own: OwnRights,
+    /// Further groups in which kubefold's own kinds are served, as they were at the start.
+    pub aliases: Vec<Alias>,
 }
 
 /// An authority of client certificates, and where those are somebody.

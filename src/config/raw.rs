@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use crate::config::{
+    aliases::RawAlias,
     kinds::RawKind,
     spread::{RawSpread, RawSpreadLevel},
 };
@@ -59,6 +60,11 @@ pub(super) struct RawConfig {
     /// members.
     #[serde(default)]
     pub(super) viewers: RawPeople,
+    /// Further groups and versions in which ShadowResources are served (docs/shadow-resources.md), so that manifests of another
+    /// system apply unchanged. kubefold refuses a reload that changes them.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(with = "Vec<RawAlias>"))]
+    pub(super) aliases: Vec<Spanned<RawAlias>>,
 }
 
 /// An authority that signs client certificates.

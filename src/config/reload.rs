@@ -91,6 +91,12 @@ impl Reloads {
                 );
                 None
             }
+            Ok(config) if config.aliases != self.running.aliases => {
+                tracing::error!(
+                    "configuration refused, the running one stays: the groups of `aliases` change with a restart only"
+                );
+                None
+            }
             Ok(config) => {
                 tracing::info!(file = %self.path.display(), members = config.members.len(), "configuration reloaded");
                 self.running = config.clone();

@@ -64,7 +64,19 @@ fn whole_file_refusals_say_line_and_remedy() {
         ),
         (
             "member:\n",
-            "clusters.yaml:1: unknown field \"member\"; remove it, or use one of: members, names, shared, policies, unmatched, kinds, subjects, clientAuthorities, admins, viewers",
+            "clusters.yaml:1: unknown field \"member\"; remove it, or use one of: members, names, shared, policies, unmatched, kinds, subjects, clientAuthorities, admins, viewers, aliases",
+        ),
+        (
+            "members:\n- {name: east, inCluster: true}\naliases:\n- {from: apis.abc.com/v1, to: apps/v1}\n",
+            "clusters.yaml:4: \"apps/v1\" has no aliases; write kubefold.io/v1alpha1",
+        ),
+        (
+            "members:\n- {name: east, inCluster: true}\naliases:\n- {from: batch/v1, to: kubefold.io/v1alpha1}\n",
+            "clusters.yaml:4: \"batch/v1\" is no group and version that can be an alias; write a domain and a version, such as apis.example.com/v1, of a group that is neither Kubernetes' nor kubefold's own",
+        ),
+        (
+            "members:\n- {name: east, inCluster: true}\naliases:\n- {from: a.b/v1, to: kubefold.io/v1alpha1}\n- {from: a.b/v2, to: kubefold.io/v1alpha1}\n",
+            "clusters.yaml:5: the group \"a.b\" is an alias twice; keep one of the two",
         ),
         (
             "members:\n- name: east\n  inCluster: true\n  name: west\n",

@@ -6,6 +6,7 @@
 
 mod fleet;
 mod policies;
+pub mod shadow;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,16 +14,20 @@ use std::{
     sync::Arc,
 };
 
-use http::{HeaderValue, Request, Response, header, request::Parts};
+use http::{HeaderValue, Method, Request, Response, header, request::Parts};
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use serde_json::Value;
+use tokio_util::task::TaskTracker;
 
 pub use self::{
     fleet::{Fleet, FleetLink},
     policies::Policies,
 };
-use crate::catalog::{Group, parse_aggregated};
+use crate::{
+    catalog::{Group, parse_aggregated},
+    respond::OwnError,
+};
 use kubefold_apiserver::{
     BuiltIn, Server,
     kinds::Kind,
@@ -69,21 +74,21 @@ pub struct OwnObjects {
     names: BTreeSet<Arc<str>>,
     storage: Arc<dyn Storage>,
     running: Mutex<Option<Running>>,
+    writes: TaskTracker,
 }
 
 impl OwnObjects {
-    /// Opens the objects in the state directory, and serves these kinds.
+    /// Serves these kinds of what a storage has.
     ///
     /// Errors: see [`OwnStartError`].
-    pub async fn open(state_dir: &Path, kinds: Vec<Kind>) -> Result<Self, OwnStartError> {
-        let storage: Arc<dyn Storage> = Arc::new(Sqlite::open(&state_dir.join(FILE), Bounds::default()).await?);
+    pub async fn start(storage: Arc<dyn Storage>, kinds: Vec<Kind>) -> Result<Self, OwnStartError> {
         let built_in = Server::new().built_in(BuiltIn::None).storage(Arc::clone(&storage));
         let server = kinds.into_iter().fold(built_in, Server::kind);
         let running = Box::pin(server.start()).await?;
         let server = running.service();
         let groups = groups(&server).await?;
         let names = groups.iter().map(|group| Arc::clone(&group.name)).collect();
-        Ok(Self { server, groups, names, storage, running: Mutex::new(Some(running)) })
+        Ok(Self { server, groups, names, storage, running: Mutex::new(Some(running)), writes: TaskTracker::new() })
     }
 
     /// What it serves.
@@ -101,10 +106,18 @@ impl OwnObjects {
         self.server.registry()
     }
 
-    /// Answers a request for one of its groups, as somebody who may do this.
-    pub async fn answer(&self, caller: &Caller, mut request: Request<Body>) -> Response<Body> {
+    /// Answers a request for one of its groups, as somebody who may do this. A write goes on when its client does not wait for
+    /// it.
+    ///
+    /// Errors: the write's task ended early.
+    pub async fn answer(&self, caller: &Caller, mut request: Request<Body>) -> Result<Response<Body>, OwnError> {
         request.extensions_mut().insert(caller.clone());
-        self.server.answer(request).await
+        if request.method() == Method::GET {
+            return Ok(self.server.answer(request).await);
+        }
+        let server = self.server.clone();
+        let written = self.writes.spawn(async move { server.answer(request).await });
+        written.await.map_err(|error| OwnError::BrokenOff(error.to_string()))
     }
 
     /// Answers a request for an OpenAPI document of one of its groups: `/openapi/v3/apis/kubefold.io/v1alpha1`.
@@ -127,8 +140,10 @@ impl OwnObjects {
         group.is_some_and(|group| self.serves(group))
     }
 
-    /// Ends watches and controllers.
+    /// Ends watches and controllers, and waits for writes.
     pub async fn end(&self) {
+        self.writes.close();
+        self.writes.wait().await;
         let running = self.running.lock().take();
         if let Some(running) = running {
             running.end().await;
@@ -139,6 +154,13 @@ impl OwnObjects {
     pub async fn close(&self) {
         self.storage.close().await;
     }
+}
+
+/// Opens the objects of the state directory.
+///
+/// Errors: see [`OwnStartError`].
+pub async fn open(state_dir: &Path) -> Result<Arc<dyn Storage>, OwnStartError> {
+    Ok(Arc::new(Sqlite::open(&state_dir.join(FILE), Bounds::default()).await?))
 }
 
 /// One kind for each version of it that is served.

@@ -33,7 +33,7 @@ impl Router {
             Box::pin(drain(body)).await;
             return Err(status);
         }
-        let answer = self.own.answer(who.caller, Request::from_parts(parts.clone(), body)).await;
+        let answer = self.own.answer(who.caller, Request::from_parts(parts.clone(), body)).await?;
         if !is_read && Policies::are(gvr) {
             // Whoever wrote a policy finds it in force with the next request.
             self.policies.settled(self.own.registry()).await;

@@ -55,6 +55,7 @@ fn config_of(members: Vec<MemberConfig>) -> Config {
         kinds: Vec::new(),
         subjects: Vec::new(),
         client_authorities: Vec::new(),
+        aliases: Vec::new(),
         own: Default::default(),
     }
 }

@@ -51,6 +51,7 @@ mod provider;
 mod query;
 mod read;
 mod restarts;
+mod shadow;
 mod shared_objects;
 mod sso;
 mod streams;

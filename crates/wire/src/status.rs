@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The machine-readable `reason` of a failure, in Kubernetes' own words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are Kubernetes' own and say it all")]
 pub enum Reason {
     Unauthorized,

@@ -18,6 +18,7 @@ pub(super) fn fleet(members: Vec<MemberConfig>) -> Config {
         kinds: Vec::new(),
         subjects: Vec::new(),
         client_authorities: Vec::new(),
+        aliases: Vec::new(),
         own: Default::default(),
     }
 }

@@ -409,6 +409,7 @@ fn taints_of_members_repel_what_does_not_bear_them() {
         kinds: Vec::new(),
         subjects: Vec::new(),
         client_authorities: Vec::new(),
+        aliases: Vec::new(),
         own: Default::default(),
     };
     assert_eq!(Rules::new(&config), Rules::default());

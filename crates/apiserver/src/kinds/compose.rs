@@ -78,7 +78,8 @@ pub trait Compose: Send + Sync + 'static {
     /// Errors: the whole answer; nothing is left behind, or it says what.
     fn create<'a>(&'a self, author: Author<'a>, object: Value) -> BoxFuture<'a, Result<Carried, Status>>;
 
-    /// Carries out a change: what was shown (`old`) becomes `new`. [`Compose::settle`] follows.
+    /// Carries out a change: what was shown (`old`) becomes `new`, whose `generation` is raised where its fields differ. What
+    /// comes of it may be as it was: then it has the old one. [`Compose::settle`] follows.
     ///
     /// Errors: the whole answer.
     fn update<'a>(

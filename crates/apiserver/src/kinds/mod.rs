@@ -67,6 +67,8 @@ pub struct Kind {
     pub connects: BTreeMap<String, Arc<dyn Connect>>,
     /// What answers in place of the storage.
     pub rest: Option<Arc<dyn AnyRest>>,
+    /// The group of which this kind is another name; `None`: of none. Its objects are stored as that one's.
+    pub alias_of: Option<String>,
     /// What says what is shown of what is stored; `None`: they are the same.
     pub composer: Option<Arc<dyn Compose>>,
     /// The types of its fields, and the name of its own type among them.
@@ -96,6 +98,7 @@ impl Default for Kind {
             selectable_fields: Vec::new(),
             connects: BTreeMap::new(),
             rest: None,
+            alias_of: None,
             composer: None,
             types: Arc::default(),
             type_name: String::new(),
@@ -107,6 +110,9 @@ impl Default for Kind {
 impl Kind {
     /// The group under which its objects are stored: those of both groups of events are the same.
     pub fn stored_group(&self) -> &str {
+        if let Some(group) = &self.alias_of {
+            return group;
+        }
         if self.group == "events.k8s.io" { "" } else { &self.group }
     }
 }

@@ -1,8 +1,12 @@
 //! Kinds of which less is stored than is shown: see [`Compose`].
 
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+};
 
 use futures::stream::{self, StreamExt, TryStreamExt};
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::{
@@ -21,6 +25,24 @@ use kubefold_wire::status::Status;
 
 /// Objects of a list that are composed at once.
 const AT_ONCE: usize = 16;
+
+/// Keys of objects that somebody writes now. What the writer changes elsewhere is stored by him alone: otherwise whoever looks
+/// meanwhile would store it first, and the write would begin anew.
+#[derive(Default)]
+pub(super) struct Locks(Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>);
+
+impl Locks {
+    fn of(&self, key: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut all = self.0.lock();
+        if let Some(lock) = all.get(key).and_then(Weak::upgrade) {
+            return lock;
+        }
+        all.retain(|_, lock| lock.strong_count() > 0);
+        let lock = Arc::default();
+        all.insert(key.to_owned(), Arc::downgrade(&lock));
+        lock
+    }
+}
 
 /// A stored object, and what is shown of it.
 struct Seen {
@@ -45,8 +67,17 @@ impl Registry {
         namespace: &str,
         name: &str,
     ) -> Result<Object, Status> {
-        let record = self.record(&key_of(kind, namespace, name)).await?;
-        let seen = self.seen(composer, kind, name, record).await?;
+        let key = key_of(kind, namespace, name);
+        let lock = self.inner.written.of(&key);
+        let seen = match lock.try_lock() {
+            Ok(_alone) => self.seen(composer, kind, name, self.record(&key).await?).await?,
+            Err(_) => {
+                let record = self.record(&key).await?.ok_or_else(|| errors::not_found(kind, name))?;
+                let stored = Self::object(kind, &record, record.revision)?.value();
+                let shown = composer.compose(self.caller(), stored.clone(), Reading::Live).await?.shown;
+                Seen { record, stored, shown }
+            }
+        };
         Ok(shown_value(kind, &seen.record.key, seen.shown, seen.record.revision))
     }
 
@@ -102,6 +133,7 @@ impl Registry {
     pub(super) async fn compose_event(&self, kind: Arc<Kind>, event: Result<Event, Status>) -> Result<Event, Status> {
         let (Some(composer), event) = (&kind.composer, event?) else { return Err(Status::internal("no composer")) };
         let compose = async |object| self.compose_one(&**composer, &kind, object).await;
+        // The object of an event is what it is when it is told.
         Ok(match event {
             Event::Added(object) => Event::Added(compose(object).await?),
             Event::Modified(object) => Event::Modified(compose(object).await?),
@@ -121,6 +153,8 @@ impl Registry {
         options: &WriteOptions,
     ) -> Result<(Object, Vec<String>), Status> {
         let key = key_of(kind, namespace, name);
+        let lock = self.inner.written.of(&key);
+        let _alone = lock.lock().await;
         if self.record(&key).await?.is_some() {
             return Err(errors::already_exists(kind, name));
         }
@@ -180,6 +214,7 @@ impl Registry {
         let (namespace, name) = (&*target.namespace, &*target.name);
         let key = key_of(kind, namespace, name);
         for _ in 0..ATTEMPTS_MAX {
+            let lock = self.inner.written.of(&key);
             let there = self.record(&key).await?;
             if there.is_none() && may_create(kind, options) {
                 let (object, mut warnings) =
@@ -189,6 +224,8 @@ impl Registry {
                 warnings.extend(further);
                 return Ok(Written { object, created: true, warnings });
             }
+            let _alone = lock.lock().await;
+            let there = self.record(&key).await?;
             let Seen { record, stored: before, shown: old } = self.seen(composer, kind, name, there).await?;
             check(kind, name, preconditions, &old)?;
             let (new, mut warnings) = Box::pin(self.changed(kind, namespace, name, options, &old, revise)).await?;
@@ -206,13 +243,15 @@ impl Registry {
                     Err(error) => return Err(errors::of_storage(&error)),
                 }
             }
-            let carried = composer.update(self.author(options), before.clone(), &old, new).await?;
-            warnings.extend(carried.warnings.iter().cloned());
-            if options.dry_run {
-                return done(carried.shown, record.revision, warnings);
+            let mut carried = composer.update(self.author(options), before.clone(), &old, new).await?;
+            warnings.append(&mut carried.warnings);
+            if is_same(&carried.shown, &old) {
+                if !options.dry_run {
+                    composer.settle(&carried, true).await;
+                }
+                return done(old, record.revision, warnings);
             }
-            if stored(kind, &carried.stored)? == record.value {
-                composer.settle(&carried, true).await;
+            if options.dry_run {
                 return done(carried.shown, record.revision, warnings);
             }
             let when = When::At(record.revision);
@@ -234,6 +273,20 @@ impl Registry {
         let author = Author { caller: self.caller(), dry_run: options.dry_run, applies: None };
         composer.delete(author, stored, options.propagation).await
     }
+}
+
+/// Says whether two states of an object show the same: nobody has written anything, whenever he said so.
+fn is_same(new: &Value, old: &Value) -> bool {
+    let bare = |object: &Value| {
+        let mut object = object.clone();
+        super::meta::set(&mut object, "resourceVersion", None);
+        let managers = object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut);
+        for manager in managers.into_iter().flatten().filter_map(Value::as_object_mut) {
+            manager.remove("time");
+        }
+        object
+    };
+    bare(new) == bare(old)
 }
 
 fn set_revision(object: &mut Value, revision: u64) {

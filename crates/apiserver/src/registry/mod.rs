@@ -66,6 +66,8 @@ struct Inner {
     env: Env,
     allocator: Allocator,
     catalog: catalog::Shared,
+    /// Composed objects that somebody writes now.
+    written: composed::Locks,
 }
 
 impl Registry {
@@ -80,7 +82,11 @@ impl Registry {
         // As a kube-apiserver calls itself. Source: kubernetes/apiserver `pkg/authentication/user/user.go`.
         let groups = ["system:masters", "system:authenticated"].map(str::to_owned).to_vec();
         let caller = Caller { user: "system:apiserver".to_owned(), groups, ..Caller::default() };
-        Self { inner: Arc::new(Inner { storage, env, allocator, catalog }), caller: Arc::new(caller), guard: None }
+        Self {
+            inner: Arc::new(Inner { storage, env, allocator, catalog, written: composed::Locks::default() }),
+            caller: Arc::new(caller),
+            guard: None,
+        }
     }
 
     /// The same objects, for somebody else: strategies know who asks. Without it the server itself does.

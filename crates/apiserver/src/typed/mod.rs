@@ -116,6 +116,7 @@ pub struct TypedKind<T> {
     connects: Vec<Connected>,
     rest: Option<Answered>,
     composer: Option<Arc<dyn Compose>>,
+    aliases: Vec<Alias>,
 }
 
 /// What answers in place of the storage.
@@ -193,7 +194,19 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> TypedKind<T> {
             connects: Vec::new(),
             rest: None,
             composer: None,
+            aliases: Vec::new(),
         }
+    }
+
+    /// Serves the same objects in another group, too. They are stored as those of this one.
+    pub fn alias(mut self, group: &str, version: &str) -> Self
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let codec = Codec::of_hub(format!("{group}/{version}"));
+        self.codecs.push(codec);
+        self.aliases.push(Alias { group: group.to_owned(), version: version.to_owned() });
+        self
     }
 
     /// Has something else say what is shown of an object that is stored, and carry out what is written.
@@ -473,7 +486,7 @@ impl<T: Send + Sync + 'static> TypedKind<T> {
     ///
     /// Errors: it is not as Kubernetes wants it.
     pub fn build(self) -> Result<Vec<Kind>, KindError> {
-        let Self { mut definition, bare, hub, hooks, codecs, connects, rest, composer } = self;
+        let Self { mut definition, bare, hub, hooks, codecs, connects, rest, composer, aliases } = self;
         let text = |at: &str| access::text(&bare, at).to_owned();
         let (group, kind) = (text("/spec/group"), text("/spec/names/kind"));
         let is_built_in = builtin_kind(&group, &hub, &kind).is_some();
@@ -486,12 +499,18 @@ impl<T: Send + Sync + 'static> TypedKind<T> {
         } else {
             version::inherit(&mut definition, &hub);
             let name = access::text(&definition, "/metadata/name").to_owned();
+            let others: Vec<Value> = aliases.iter().map(|alias| alias.definition(&definition, &hub)).collect();
             let known =
                 |version: &&Value| codecs.iter().any(|codec| is_version(codec, &group, access::text(version, "/name")));
             if let Some(version) = access::items(&definition, "/spec/versions").iter().find(|version| !known(version)) {
                 return Err(KindError::NoConversion { name, version: access::text(version, "/name").to_owned() });
             }
-            definitions::kinds_of(&mut definition).map_err(|causes| KindError::Invalid { name, causes })?
+            let mut inner = Vec::new();
+            for mut definition in std::iter::once(definition).chain(others) {
+                let kinds = definitions::kinds_of(&mut definition);
+                inner.extend(kinds.map_err(|causes| KindError::Invalid { name: name.clone(), causes })?);
+            }
+            inner
         };
         let codecs: Arc<[Arc<Codec<T>>]> = codecs.into_iter().map(Arc::new).collect();
         let Some(stored) = codecs.first().cloned() else { return Ok(Vec::new()) };
@@ -523,9 +542,33 @@ impl<T: Send + Sync + 'static> TypedKind<T> {
                 kind.rest = Some(Arc::clone(rest));
             }
             kind.composer.clone_from(&composer);
+            kind.alias_of = (kind.group != group).then(|| group.clone());
             kind
         };
         Ok(inner.into_iter().map(wrap).collect())
+    }
+}
+
+/// Another group in which a kind is served.
+struct Alias {
+    group: String,
+    version: String,
+}
+
+impl Alias {
+    /// The definition that says the same in this group and version.
+    fn definition(&self, of: &Value, hub: &str) -> Value {
+        let mut definition = of.clone();
+        let plural = access::text(of, "/spec/names/plural").to_owned();
+        definition["metadata"]["name"] = format!("{plural}.{}", self.group).into();
+        definition["spec"]["group"] = self.group.as_str().into();
+        if let Some(versions) = definition.pointer_mut("/spec/versions").and_then(Value::as_array_mut) {
+            versions.retain(|version| access::text(version, "/name") == hub);
+            for version in versions {
+                version["name"] = self.version.as_str().into();
+            }
+        }
+        definition
     }
 }
 

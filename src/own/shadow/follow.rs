@@ -1,0 +1,351 @@
+//! What happens without a request: a ShadowResource is looked at again when one of its items changes; one that is deleted takes
+//! its items along.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::StreamExt;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    task::JoinSet,
+    time::sleep,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    FINALIZER, KIND, Shadow,
+    calls::{By, Place},
+    compose::Seen,
+    object::{Reference, list, states},
+    undo,
+};
+use crate::{
+    own::GROUP,
+    store::{Interest, ReadAfter, Revision},
+    stores::{Running, Stores},
+    view::Mode,
+};
+use kubefold_apiserver::{
+    kinds::Kind,
+    registry::{Event, From, Registry, Selection, WriteOptions},
+};
+use kubefold_wire::{
+    access::{text, texts},
+    resource::Gvr,
+    status::Status,
+};
+
+/// What failed is tried again after so long.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+/// Between two looks whether a deleted item is gone.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// The longest time between two such looks.
+const LOOK_EVERY_MAX: Duration = Duration::from_secs(5);
+/// Changes of items that come so soon after each other are one.
+const TOGETHER: Duration = Duration::from_millis(50);
+/// Events read at once, and bytes of their objects.
+const RECORDS_MAX: usize = 256;
+const RECORDS_BYTES_MAX: usize = 1 << 20;
+
+/// A ShadowResource: namespace and name.
+pub(super) type Name = (String, String);
+
+/// Which ShadowResources have an item, by its resource and key.
+#[derive(Default)]
+struct Items {
+    of: HashMap<Name, BTreeSet<(Gvr, String)>>,
+    by_key: HashMap<Gvr, HashMap<String, BTreeSet<Name>>>,
+}
+
+impl Items {
+    fn set(&mut self, name: &Name, places: BTreeSet<(Gvr, String)>) {
+        for (gvr, key) in self.of.remove(name).into_iter().flatten() {
+            let Some(keys) = self.by_key.get_mut(&gvr) else { continue };
+            if let Some(names) = keys.get_mut(&key) {
+                names.remove(name);
+                if names.is_empty() {
+                    keys.remove(&key);
+                }
+            }
+            if keys.is_empty() {
+                self.by_key.remove(&gvr);
+            }
+        }
+        for (gvr, key) in &places {
+            let keys = self.by_key.entry(gvr.clone()).or_default();
+            keys.entry(key.clone()).or_default().insert(name.clone());
+        }
+        if !places.is_empty() {
+            self.of.insert(name.clone(), places);
+        }
+    }
+
+    fn having(&self, gvr: &Gvr, key: &str) -> Vec<Name> {
+        let names = self.by_key.get(gvr).and_then(|keys| keys.get(key));
+        names.into_iter().flatten().cloned().collect()
+    }
+
+    fn all_of(&self, gvr: &Gvr) -> BTreeSet<Name> {
+        self.by_key.get(gvr).into_iter().flat_map(HashMap::values).flatten().cloned().collect()
+    }
+}
+
+/// Follows the fleet and the ShadowResources.
+pub struct Follower {
+    shadow: Shadow,
+    stores: Arc<Stores>,
+    registry: Registry,
+    kind: Arc<Kind>,
+    items: Mutex<Items>,
+    dirty: UnboundedSender<Name>,
+}
+
+impl Follower {
+    /// Follows until cancelled.
+    pub async fn run(shadow: Shadow, stores: Arc<Stores>, registry: Registry, until: CancellationToken) {
+        let Some(kind) = registry.kind(GROUP, KIND) else { return };
+        let (dirty, changed) = unbounded_channel();
+        let follower = Arc::new(Self { shadow, stores, registry, kind, items: Mutex::default(), dirty });
+        let all = async {
+            tokio::join!(
+                undo::run(&follower.shadow, &follower.registry, &follower.kind),
+                follower.refresh(changed),
+                follower.objects()
+            );
+        };
+        until.run_until_cancelled(all).await;
+    }
+
+    /// Follows the ShadowResources themselves.
+    async fn objects(self: &Arc<Self>) {
+        let mut tasks = Tasks::default();
+        loop {
+            if let Err(status) = self.follow_objects(&mut tasks).await {
+                tracing::warn!(error = status.message, "ShadowResources are followed anew");
+            }
+            sleep(RETRY_AFTER).await;
+        }
+    }
+
+    async fn follow_objects(self: &Arc<Self>, tasks: &mut Tasks) -> Result<(), Status> {
+        let mut events = self.registry.watch(&self.kind, "", Selection::default(), From::Start).await?;
+        while let Some(event) = events.next().await {
+            match event? {
+                Event::Added(object) | Event::Modified(object) => {
+                    let name = (object.namespace().to_owned(), object.name().to_owned());
+                    self.seen(&name, &object.value(), tasks).await;
+                }
+                Event::Deleted(object) => {
+                    let name = (object.namespace().to_owned(), object.name().to_owned());
+                    self.items.lock().set(&name, BTreeSet::new());
+                }
+                Event::Synced(_) | Event::Progress(_) => {}
+            }
+            tasks.reap();
+        }
+        Ok(())
+    }
+
+    async fn seen(self: &Arc<Self>, name: &Name, shadow: &Value, tasks: &mut Tasks) {
+        let mut places = BTreeSet::new();
+        let mut is_whole = true;
+        for reference in list(shadow).iter().map(Reference::of) {
+            match self.shadow.place(&reference).await {
+                Some(place) => drop(places.insert((place.gvr.clone(), place.key()))),
+                None => is_whole = false,
+            }
+        }
+        let kinds: BTreeSet<Gvr> = places.iter().map(|(gvr, _)| gvr.clone()).collect();
+        let is_new = self.items.lock().of.get(name) != Some(&places);
+        self.items.lock().set(name, places);
+        for gvr in kinds {
+            tasks.follow(self, gvr);
+        }
+        if is_new || !is_whole {
+            // What happened to its items before they were followed.
+            self.mark(name);
+        }
+        if !text(shadow, "/metadata/deletionTimestamp").is_empty() {
+            tasks.end(self, name);
+        }
+    }
+
+    fn mark(&self, name: &Name) {
+        // Nobody listens only at the end.
+        drop(self.dirty.send(name.clone()));
+    }
+
+    /// Looks at ShadowResources again whose items have changed.
+    async fn refresh(&self, mut changed: UnboundedReceiver<Name>) {
+        while let Some(first) = changed.recv().await {
+            sleep(TOGETHER).await;
+            let mut names = BTreeSet::from([first]);
+            while let Ok(name) = changed.try_recv() {
+                names.insert(name);
+            }
+            for (namespace, name) in names {
+                match self.registry.get(&self.kind, &namespace, &name).await {
+                    Err(status) if status.code != http::StatusCode::NOT_FOUND => {
+                        tracing::debug!(namespace, name, error = status.message, "a ShadowResource is not looked at");
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Follows one kind of items.
+    async fn kind(&self, gvr: &Gvr) {
+        loop {
+            if let Ok(ready) = self.stores.ready_in(gvr, None, Mode::Lenient).await {
+                self.store(&ready.running, gvr).await;
+            }
+            sleep(RETRY_AFTER).await;
+            // What changed meanwhile.
+            let names = self.items.lock().all_of(gvr);
+            names.iter().for_each(|name| self.mark(name));
+        }
+    }
+
+    /// Ends with the store.
+    async fn store(&self, running: &Arc<Running>, gvr: &Gvr) {
+        let store = &running.store;
+        let (_, mut cursor) = store.snapshot_and_cursor(Revision(0), &Interest::Everything);
+        let mut news = store.subscribe();
+        let mut records = Vec::new();
+        while !store.is_ended() {
+            news.borrow_and_update();
+            match store.read(&mut cursor, RECORDS_MAX, RECORDS_BYTES_MAX, &mut records) {
+                ReadAfter::Expired => {
+                    self.items.lock().all_of(gvr).iter().for_each(|name| self.mark(name));
+                    (_, cursor) = store.snapshot_and_cursor(Revision(0), &Interest::Everything);
+                }
+                _ if records.is_empty() => {
+                    if news.changed().await.is_err() {
+                        return;
+                    }
+                }
+                _ => {
+                    for record in records.drain(..) {
+                        let key = String::from_utf8_lossy(record.entry.key());
+                        self.items.lock().having(gvr, &key).iter().for_each(|name| self.mark(name));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes the items of a deleted ShadowResource away, the last one first, and then lets it go.
+    async fn end(&self, (namespace, name): &Name) {
+        loop {
+            let there = match self.registry.get(&self.kind, namespace, name).await {
+                Ok(object) => object.value(),
+                Err(status) if status.code == http::StatusCode::NOT_FOUND => return,
+                Err(_) => {
+                    sleep(RETRY_AFTER).await;
+                    continue;
+                }
+            };
+            if !texts(&there, "/metadata/finalizers").any(|finalizer| finalizer == FINALIZER) {
+                return;
+            }
+            let how = text(&there, "/status/deletion");
+            let is_gone = how == "Orphan" || self.end_items(&there, how).await;
+            if is_gone && self.let_go(namespace, name).await {
+                return;
+            }
+            sleep(RETRY_AFTER).await;
+        }
+    }
+
+    /// Says whether all are gone.
+    async fn end_items(&self, shadow: &Value, how: &str) -> bool {
+        for (at, item) in list(shadow).iter().enumerate().rev() {
+            let reference = Reference::of(item);
+            let uid = states(shadow).get(at).map(|state| text(state, "/uid").to_owned()).unwrap_or_default();
+            // Of a kind that nobody serves there is nothing.
+            let Some(place) = self.shadow.place(&reference).await else { continue };
+            if !self.end_item(&place, &uid, how).await {
+                return false;
+            }
+        }
+        true
+    }
+
+    async fn end_item(&self, place: &Place, uid: &str, how: &str) -> bool {
+        let itself = Shadow::itself();
+        let how = if how.is_empty() { "Background" } else { how };
+        let is_it = |object: &Value| uid.is_empty() || text(object, "/metadata/uid") == uid;
+        match self.shadow.asked(&itself, place, false).await {
+            Seen::There(object) if is_it(&object) => {}
+            Seen::There(_) | Seen::Absent => return true,
+            Seen::Hidden | Seen::Unknown(_) => return false,
+        }
+        if let Err(status) = self.shadow.calls.delete(By { caller: &itself, dry_run: false }, place, uid, how).await {
+            tracing::info!(object = %place.key(), resource = %place.gvr.qualified(), error = status.message, "an item of a deleted ShadowResource cannot be deleted yet");
+            return false;
+        }
+        let mut wait = LOOK_EVERY;
+        loop {
+            match self.shadow.asked(&itself, place, false).await {
+                Seen::There(object) if is_it(&object) => {}
+                Seen::There(_) | Seen::Absent => return true,
+                Seen::Hidden | Seen::Unknown(_) => return false,
+            }
+            sleep(wait).await;
+            wait = (wait * 2).min(LOOK_EVERY_MAX);
+        }
+    }
+
+    async fn let_go(&self, namespace: &str, name: &str) -> bool {
+        let without = |shadow: &mut Value| {
+            let finalizers = shadow.pointer_mut("/metadata/finalizers").and_then(Value::as_array_mut);
+            if let Some(finalizers) = finalizers {
+                finalizers.retain(|finalizer| finalizer != FINALIZER);
+            }
+            Ok(())
+        };
+        let options = WriteOptions::default();
+        match self.registry.modify_all(&self.kind, namespace, name, &options, without).await {
+            Ok(_) => true,
+            Err(status) => status.code == http::StatusCode::NOT_FOUND,
+        }
+    }
+}
+
+/// What runs besides: one for each kind of items, one for each ShadowResource that ends.
+#[derive(Default)]
+struct Tasks {
+    kinds: BTreeSet<Gvr>,
+    ending: Arc<Mutex<BTreeSet<Name>>>,
+    running: JoinSet<()>,
+}
+
+impl Tasks {
+    fn follow(&mut self, follower: &Arc<Follower>, gvr: Gvr) {
+        if self.kinds.insert(gvr.clone()) {
+            let follower = Arc::clone(follower);
+            self.running.spawn(async move { follower.kind(&gvr).await });
+        }
+    }
+
+    fn end(&mut self, follower: &Arc<Follower>, name: &Name) {
+        if self.ending.lock().insert(name.clone()) {
+            let (follower, ending, name) = (Arc::clone(follower), Arc::clone(&self.ending), name.clone());
+            self.running.spawn(async move {
+                follower.end(&name).await;
+                ending.lock().remove(&name);
+            });
+        }
+    }
+
+    /// Lets go of those that have ended.
+    fn reap(&mut self) {
+        while self.running.try_join_next().is_some() {}
+    }
+}

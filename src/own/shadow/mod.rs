@@ -1,0 +1,173 @@
+//! ShadowResources: several objects under one name, made and deleted as a whole, and read from the objects themselves.
+//!
+//! What is stored of one is which objects it has, in which order, and what was last seen of them. Everything else is asked of the
+//! fleet, by the way that clients take (`calls`): so that every item is placed, judged and audited as any object.
+//!
+//! - `object`: the kind, and what of its JSON is read and written
+//! - `compose`: what is shown
+//! - `plan`: which items a write makes, changes and removes, and how
+//! - `make`: creates and updates: dry run, note, make, undo
+//! - `journal`: what is noted before items are made
+//! - `follow`: what changes in the fleet is looked at again; deletions go on
+//! - `undo`: what a write left half-made goes
+//! - `phase`: whether an item is ready
+//! - `world`: what they need of the fleet
+
+mod calls;
+mod compose;
+mod follow;
+mod journal;
+mod make;
+mod object;
+mod phase;
+mod plan;
+#[cfg(test)]
+mod tests;
+mod undo;
+mod world;
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+pub use self::follow::Follower;
+pub use self::object::{FINALIZER, KIND, PLURAL, ShadowResource};
+use self::{
+    calls::{Calls, Place},
+    journal::{Journal, Note},
+    object::Reference,
+    world::{Served, World},
+};
+use crate::{config::Alias, own::FleetLink, stores::Stores};
+use kubefold_apiserver::{
+    kinds::{Author, Carried, Compose, Composed, Propagation, Reading},
+    storage::Storage,
+    typed::TypedKind,
+};
+use kubefold_serving::caller::Caller;
+use kubefold_wire::{access::text, resource::Gvr, status::Status};
+
+/// As whom kubefold itself asks the fleet.
+const ITSELF: &str = "system:kubefold";
+/// As whom the registry of its own objects calls itself.
+const REGISTRY: &str = "system:apiserver";
+
+/// Composes ShadowResources, and carries out what is written to them. Clones are the same.
+#[derive(Clone)]
+pub struct Shadow(Arc<Inner>);
+
+/// What they share.
+pub struct Inner {
+    calls: Calls,
+    journal: Journal,
+    /// Writes that are to be undone later.
+    later: UnboundedSender<Note>,
+    /// The other end, until somebody follows.
+    again: Mutex<Option<UnboundedReceiver<Note>>>,
+}
+
+impl std::ops::Deref for Shadow {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl Shadow {
+    /// Composes from this fleet, and notes in this storage what it makes.
+    pub fn new(fleet: Arc<FleetLink>, stores: Arc<Stores>, storage: Arc<dyn Storage>) -> Self {
+        Self::over(Arc::new(Served { fleet, stores }), storage)
+    }
+
+    fn over(world: Arc<dyn World>, storage: Arc<dyn Storage>) -> Self {
+        let (later, again) = unbounded_channel();
+        let (calls, journal, again) = (Calls(world), Journal(storage), Mutex::new(Some(again)));
+        Self(Arc::new(Inner { calls, journal, later, again }))
+    }
+
+    /// The kind that is served, under these further groups and versions, too.
+    pub fn kind(&self, aliases: &[Alias]) -> TypedKind<ShadowResource> {
+        let kind = object::kind().composed(self.clone());
+        aliases.iter().fold(kind, |kind, alias| kind.alias(&alias.group, &alias.version))
+    }
+
+    /// Has a write undone later. The note of it stays until then.
+    fn look_again(&self, note: Note) {
+        // Where nobody follows any more, the next process does.
+        drop(self.later.send(note));
+    }
+
+    fn is_itself(&self, caller: &Caller) -> bool {
+        caller.user == REGISTRY || caller.user == ITSELF
+    }
+
+    /// As whom kubefold asks the fleet for itself.
+    fn itself() -> Caller {
+        let groups = [crate::access::MASTERS, "system:authenticated"].map(str::to_owned).to_vec();
+        Caller { user: ITSELF.to_owned(), groups, ..Caller::default() }
+    }
+
+    fn world(&self) -> &dyn World {
+        &*self.calls.0
+    }
+
+    /// Where an item is; `None` where nobody serves its kind.
+    async fn place(&self, reference: &Reference) -> Option<Place> {
+        self.world().place(reference).await
+    }
+
+    fn gvr() -> Gvr {
+        Gvr::new(super::GROUP, super::VERSION, PLURAL)
+    }
+}
+
+impl Compose for Shadow {
+    fn compose<'a>(
+        &'a self,
+        caller: &'a Caller,
+        stored: Value,
+        reading: Reading,
+    ) -> BoxFuture<'a, Result<Composed, Status>> {
+        Box::pin(self.composed(caller, stored, reading))
+    }
+
+    fn create<'a>(&'a self, author: Author<'a>, object: Value) -> BoxFuture<'a, Result<Carried, Status>> {
+        Box::pin(self.made(author, object))
+    }
+
+    fn update<'a>(
+        &'a self,
+        author: Author<'a>,
+        stored: Value,
+        old: &'a Value,
+        new: Value,
+    ) -> BoxFuture<'a, Result<Carried, Status>> {
+        Box::pin(self.changed(author, stored, old, new))
+    }
+
+    fn delete<'a>(
+        &'a self,
+        author: Author<'a>,
+        stored: Value,
+        propagation: Option<Propagation>,
+    ) -> BoxFuture<'a, Result<Value, Status>> {
+        Box::pin(self.deleted(author, stored, propagation))
+    }
+
+    fn settle<'a>(&'a self, carried: &'a Carried, is_stored: bool) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let (namespace, name) =
+                (text(&carried.stored, "/metadata/namespace"), text(&carried.stored, "/metadata/name"));
+            if is_stored {
+                self.journal.end(namespace, name).await;
+            } else if let Some(note) = self.journal.get(namespace, name).await {
+                self.undone(&note, &note.references()).await;
+                self.journal.end(namespace, name).await;
+            }
+        })
+    }
+}
