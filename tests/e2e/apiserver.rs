@@ -19,7 +19,7 @@ fn widget(name: &str, size: u64) -> Value {
 }
 
 /// What a command said: exit code, standard output, standard error.
-async fn run(args: &[&str], folder: &Path) -> (Option<i32>, String, String) {
+pub(crate) async fn run(args: &[&str], folder: &Path) -> (Option<i32>, String, String) {
     let mut command = tokio::process::Command::new(program());
     let said = command.args(args).current_dir(folder).kill_on_drop(true).output();
     let said = tokio::time::timeout(SOON, said).await.expect("an end").unwrap();

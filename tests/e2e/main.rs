@@ -51,6 +51,7 @@ mod provider;
 mod query;
 mod read;
 mod restarts;
+mod rewrite;
 mod shared_objects;
 mod sso;
 mod streams;
