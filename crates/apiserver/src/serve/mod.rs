@@ -12,6 +12,7 @@ mod context;
 mod discovery;
 mod form;
 mod health;
+mod messages;
 mod openapi;
 mod options;
 mod pods;
@@ -141,6 +142,7 @@ struct Inner {
     settings: Settings,
     discovery: discovery::Discovery,
     openapi: openapi::OpenApi,
+    messages: Arc<messages::Messages>,
     in_flight: Semaphore,
 }
 
@@ -152,6 +154,7 @@ impl ApiServer {
             settings,
             discovery: discovery::Discovery::default(),
             openapi: openapi::OpenApi::default(),
+            messages: Arc::default(),
             in_flight: Semaphore::new(IN_FLIGHT_MAX),
         };
         Self { inner: Arc::new(inner) }
