@@ -12,6 +12,7 @@ mod context;
 mod discovery;
 mod form;
 mod health;
+mod issuer;
 mod messages;
 mod openapi;
 mod options;
@@ -58,7 +59,7 @@ use kubefold_wire::{
 };
 
 pub use bootstrap::{bootstrap, built_in, built_in_kinds, registry_of};
-pub use tokens::{ISSUER, SignError, TokenUser, Tokens, account_of};
+pub use tokens::{ISSUER, PublishedKeys, SignError, TokenUser, Tokens, account_of};
 
 use context::{RequestContext, Target};
 
@@ -213,6 +214,9 @@ impl ApiServer {
         };
         if let Some(path) = HealthPath::of(path) {
             return health::answer(path, parts, &**self.inner.registry.storage()).await;
+        }
+        if let Some(answer) = issuer::answer(&*self.inner.settings.tokens, parts) {
+            return answer;
         }
         if let Some(path) = path.strip_prefix("/openapi/") {
             return self.inner.openapi.answer(&self.inner.registry.catalog(), path, parts);
