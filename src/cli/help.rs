@@ -66,6 +66,18 @@ Examples:
 
 SIGTERM or Ctrl-C ends it in order. docs/run-apiserver.md says more.";
 
+pub(super) const REWRITE: &str = "\
+Examples:
+  # After a custom resource definition got another storage version
+  kubefold rewrite widgets.example.com --state-dir ./state
+
+  # Everything, such as after an update of kubefold
+  kubefold rewrite --kubeconfig kubefold.kubeconfig
+
+It sends a patch that changes nothing for each object, with the rights of the login. Other clients may write meanwhile, and it
+can be stopped and run again. Once all objects of a custom resource are rewritten, status.storedVersions of its definition has
+the storage version alone, and the other versions can be taken out of the definition.";
+
 pub(super) const SERVE: &str = "\
 Examples:
   # On this machine alone

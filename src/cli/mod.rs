@@ -22,10 +22,12 @@ mod login;
 mod moves;
 mod paint;
 mod plan;
+mod progress;
 #[cfg(test)]
 mod reference;
 mod release;
 mod revoke;
+mod rewrite;
 mod serving;
 mod status;
 
@@ -73,6 +75,9 @@ enum Command {
     #[cfg(feature = "apiserver")]
     #[command(name = "apiserver", after_help = help::APISERVER)]
     ApiServer(Box<apiserver::ApiServer>),
+    /// Bring every object of a running API server to the version of its kind in which new ones are stored.
+    #[command(after_help = help::REWRITE)]
+    Rewrite(rewrite::Rewrite),
     /// Print a kubeconfig for the kubefold that uses this state directory.
     #[command(after_help = help::KUBECONFIG)]
     Kubeconfig(kubeconfig::Kubeconfig),
@@ -199,6 +204,7 @@ pub fn main() -> ExitCode {
         Command::Serve(flags) => serve(*flags),
         #[cfg(feature = "apiserver")]
         Command::ApiServer(flags) => apiserver::run(*flags),
+        Command::Rewrite(flags) => rewrite::run(&flags),
         Command::Kubeconfig(flags) => kubeconfig::print(&flags),
         Command::Revoke(flags) => revoke::run(&flags),
         Command::Login(flags) => login::run(&flags),

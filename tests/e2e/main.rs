@@ -52,6 +52,7 @@ mod provider;
 mod query;
 mod read;
 mod restarts;
+mod rewrite;
 mod shadow;
 mod shared_objects;
 mod sso;

@@ -89,8 +89,11 @@ impl ApiServerApp {
         let Front { door, address, url, security, tls, expiries, authentication, auditing } =
             Front::open(&options.serving, &state, Authorities::default()).await?;
         let authentication = Arc::new(authentication.reviewed_by(Arc::clone(&accounts) as Arc<dyn Reviewer>));
-        let tokens =
-            Arc::new(AllTokens { accounts: Arc::clone(&accounts), authentication: Arc::clone(&authentication) });
+        let tokens = Arc::new(AllTokens {
+            accounts: Arc::clone(&accounts),
+            authentication: Arc::clone(&authentication),
+            url: url.clone(),
+        });
         let server = server(&options, Arc::clone(&storage)).account_tokens(tokens);
         let running = Box::pin(server.start()).await?;
         accounts.serve(running.registry().clone());
