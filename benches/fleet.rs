@@ -161,7 +161,6 @@ fn proofs(objects: usize) {
         client_authorities: Vec::new(),
         aliases: Vec::new(),
         aggregation: None,
-        unmatched: Default::default(),
         own: Default::default(),
     };
     let shared = Shared {

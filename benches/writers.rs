@@ -60,7 +60,6 @@ impl Fleet {
             client_authorities: Vec::new(),
             aliases: Vec::new(),
             aggregation: None,
-            unmatched: Default::default(),
             own: Default::default(),
         };
         let shared = Shared {

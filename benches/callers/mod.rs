@@ -61,7 +61,6 @@ impl Known {
             client_authorities: Vec::new(),
             aliases: Vec::new(),
             aggregation: None,
-            unmatched: Default::default(),
             own: OwnRights::default(),
         };
         let registry = Registry::new(tasks.clone(), cancel.clone());

@@ -35,7 +35,6 @@ impl Fleet {
             client_authorities: Vec::new(),
             aliases: Vec::new(),
             aggregation: None,
-            unmatched: Default::default(),
             own: Default::default(),
         };
         let shared = Shared {
