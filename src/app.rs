@@ -111,14 +111,11 @@ impl App {
         tasks.spawn(settle(Arc::clone(&writer), Arc::clone(&registry), draining.clone()));
         let served = Served::default();
         let metrics = Arc::new(metrics(&registry, &stores, &served, &expiries, auditing.as_ref()));
+        tasks.spawn(draining.clone().run_until_cancelled_owned(Arc::clone(&host).follow()));
         let access = Access::new(Arc::clone(&stores), tasks.clone(), draining.clone());
         access.configure(&config.own);
         access.behind(Arc::clone(&host));
-        tasks.spawn(draining.clone().run_until_cancelled_owned(Arc::clone(&host).follow()));
-        if let Some(kept) = kept(&state)? {
-            access.restore(kept);
-            tasks.spawn(keep_decisions(Arc::clone(&access), Arc::clone(&state), draining.clone()));
-        }
+        restore(&access, &state, &tasks, &draining)?;
         let link = Arc::new(FleetLink::default());
         let objects = own::open(state.path()).await?;
         let shadow = Shadow::new(Arc::clone(&link), Arc::clone(&stores), Arc::clone(&objects));
@@ -128,20 +125,12 @@ impl App {
         let own = Arc::new(OwnObjects::start(objects, kinds).await?);
         stores.set_own(own.groups());
         follow_policies(&policies, &own, &tasks, &draining).await?;
-        let router = Arc::new(Router::new(
-            Arc::clone(&access),
-            reader,
-            writer,
-            Arc::clone(&metrics),
-            Arc::clone(&own),
-            Arc::clone(&policies),
-        ));
+        let (numbers, objects, rules) = (Arc::clone(&metrics), Arc::clone(&own), Arc::clone(&policies));
+        let router = Arc::new(Router::new(Arc::clone(&access), reader, writer, numbers, objects, rules));
         let fleet: Weak<dyn Fleet> = Arc::downgrade(&(Arc::clone(&router) as Arc<dyn Fleet>));
         link.set(fleet);
         tasks.spawn(Follower::run(shadow, Arc::clone(&stores), own.registry().clone(), draining.clone()));
-        let of_members = Arc::clone(&registry);
-        let readiness = move || checks(&of_members);
-        let health = Health::new(Arc::new(readiness), draining.clone()).counting(metrics.slis());
+        let health = health(&registry, draining.clone()).counting(metrics.slis());
         let (handler, logins) = (Arc::new(Routed(router)), Arc::clone(&authentication));
         let answers = Answers { handler, health, metrics, served, authentication: logins, auditing: auditing.clone() };
         let serving = door.open(answers, &tasks, &draining)?;
@@ -201,6 +190,26 @@ fn registry(
     }
     registry.apply(config)?;
     Ok(registry)
+}
+
+/// Has what members said to an earlier process count, and writes down what they say to this one.
+fn restore(
+    access: &Arc<Access>,
+    state: &Arc<StateDir>,
+    tasks: &TaskTracker,
+    draining: &CancellationToken,
+) -> anyhow::Result<()> {
+    if let Some(kept) = kept(state)? {
+        access.restore(kept);
+        tasks.spawn(keep_decisions(Arc::clone(access), Arc::clone(state), draining.clone()));
+    }
+    Ok(())
+}
+
+/// Ready as [`checks`] say.
+fn health(registry: &Arc<Registry>, draining: CancellationToken) -> Health {
+    let registry = Arc::clone(registry);
+    Health::new(Arc::new(move || checks(&registry)), draining)
 }
 
 /// Follows what members serve, keeps kubefold's logins there good, learns whom they accept, and writes down what outlives it.
