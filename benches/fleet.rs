@@ -160,6 +160,8 @@ fn proofs(objects: usize) {
         subjects: Vec::new(),
         client_authorities: Vec::new(),
         aliases: Vec::new(),
+        aggregation: None,
+        unmatched: Default::default(),
         own: Default::default(),
     };
     let shared = Shared {

@@ -6,15 +6,11 @@ mod front;
 mod kept;
 mod memory;
 mod options;
+mod own;
 mod security;
 mod signals;
 
-use std::{
-    collections::BTreeSet,
-    net::SocketAddr,
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use http::{Request, Response};
@@ -28,6 +24,7 @@ pub use self::options::{FrontProxy, Options, ServingOptions};
 use self::{
     front::{Answers, Front},
     kept::{CLUSTERS, keep_decisions, keep_lives, kept, shared},
+    own::Own,
     security::{Authorities, Renewal},
     signals::Signals,
 };
@@ -36,12 +33,10 @@ use crate::{
     accounts::Accounts,
     authn::Reviewer,
     config::{Config, MemberName, ReloadHandle, Reloads},
+    host::{Host, HostServing},
     member::{self, Member, authority::keep_authorities, registry::Registry, renewal::keep_tokens},
     observe::Metrics,
-    own::{
-        self, Fleet, FleetLink, OwnObjects, Policies,
-        shadow::{Follower, Shadow},
-    },
+    own::{OwnObjects, Policies},
     read::Reader,
     route::Router,
     serve::{Auditing, Handler, Health, Published, Served, StateDir, expiry::Expiries},
@@ -83,15 +78,12 @@ impl App {
         let (config, reloads) = Reloads::start(&options.config).await?;
         let state = Arc::new(StateDir::open(&options.serving.state_dir)?);
         let journal = journal(&options, &state)?;
-        let configured = Authorities { configured: &config.client_authorities, members: &[] };
+        let of_host = HostServing::before(config.aggregation.as_ref());
+        let configured = Authorities { configured: &config.client_authorities, members: &[], host: Some(&of_host) };
         let Front { door, address, url, security, tls, expiries, authentication, auditing } =
             Front::open(&options.serving, &state, configured).await?;
-        let published = Published {
-            url,
-            fleet: true,
-            members: member_names(&config),
-            certificate_authority: security.trust.clone(),
-        };
+        let (members, trust) = (member_names(&config), security.trust.clone());
+        let published = Published { url, fleet: true, members, certificate_authority: trust };
         published.write(&state)?;
         tracing::info!(%address, url = published.url, members = config.members.len(), "serving");
 
@@ -102,6 +94,7 @@ impl App {
         let accounts = Arc::new(Accounts::new(Arc::clone(&registry)));
         accounts.configure(&config.subjects);
         let authentication = Arc::new(authentication.reviewed_by(Arc::clone(&accounts) as Arc<dyn Reviewer>));
+        let host = Host::new(config.aggregation.as_ref(), Arc::clone(&authentication));
         let shared = shared(&config, &state)?;
         let stores = Stores::new(Arc::clone(&registry), shared, tasks.clone(), draining.clone());
         stores.bound(options.store_bytes_max.or_else(memory::for_objects));
@@ -114,18 +107,18 @@ impl App {
         let metrics = Arc::new(metrics(&registry, &stores, &served, &expiries, auditing.as_ref()));
         let access = Access::new(Arc::clone(&stores), tasks.clone(), draining.clone());
         access.configure(&config.own);
+        access.behind(Arc::clone(&host));
+        tasks.spawn(draining.clone().run_until_cancelled_owned(Arc::clone(&host).follow()));
         if let Some(kept) = kept(&state)? {
             access.restore(kept);
             tasks.spawn(keep_decisions(Arc::clone(&access), Arc::clone(&state), draining.clone()));
         }
-        let Own { link, shadow, policies, objects: own } = Own::open(config, &state, &stores).await?;
-        own_policies(&policies, &own, &tasks, &draining).await?;
-        let (metered, served_own) = (Arc::clone(&metrics), Arc::clone(&own));
-        let router = Router::new(Arc::clone(&access), reader, writer, metered, served_own, Arc::clone(&policies));
+        let own = Own::open(&state, &stores, config, &tasks, &draining).await?;
+        let (objects, policies) = (Arc::clone(&own.objects), Arc::clone(&own.policies));
+        let (to, counted) = (Arc::clone(&objects), Arc::clone(&metrics));
+        let router = Router::new(Arc::clone(&access), reader, writer, counted, to, Arc::clone(&policies));
         let router = Arc::new(router);
-        let fleet: Weak<dyn Fleet> = Arc::downgrade(&(Arc::clone(&router) as Arc<dyn Fleet>));
-        link.set(fleet);
-        tasks.spawn(Follower::run(shadow, Arc::clone(&stores), own.registry().clone(), draining.clone()));
+        own.follow(&router, &stores, &tasks, &draining);
         let of_members = Arc::clone(&registry);
         let readiness = move || checks(&of_members);
         let health = Health::new(Arc::new(readiness), draining.clone()).counting(metrics.slis());
@@ -141,12 +134,12 @@ impl App {
         let following = follow(reloads, access, accounts, policies, Arc::clone(&published), Arc::clone(&state));
         tasks.spawn(draining.clone().run_until_cancelled_owned(following));
         let state_kept = Arc::clone(&state);
-        let (options, registry) = (options.serving, Some(registry));
+        let (options, registry, host) = (options.serving, Some(registry), Some(host));
         let renewal =
-            Renewal { options, security, tls, published, authentication, auditing, registry, expiries, state };
+            Renewal { options, security, tls, published, authentication, auditing, registry, host, expiries, state };
         tasks.spawn(draining.clone().run_until_cancelled_owned(renewal.run()));
         tasks.close();
-        Ok(Self { address, reload_handle, draining, tasks, own, _state: state_kept })
+        Ok(Self { address, reload_handle, draining, tasks, own: objects, _state: state_kept })
     }
 
     /// Where it listens.
@@ -208,44 +201,6 @@ fn keep(
     tasks.spawn(keep_lives(Arc::clone(stores), Arc::clone(state), draining.clone()));
 }
 
-/// What serves kubefold's own objects.
-struct Own {
-    link: Arc<FleetLink>,
-    shadow: Shadow,
-    policies: Arc<Policies>,
-    objects: Arc<OwnObjects>,
-}
-
-impl Own {
-    /// Opens them in the state directory. From here on the fleet serves their groups.
-    async fn open(config: Config, state: &StateDir, stores: &Arc<Stores>) -> anyhow::Result<Self> {
-        let link = Arc::new(FleetLink::default());
-        let objects = own::open(state.path()).await?;
-        let shadow = Shadow::new(Arc::clone(&link), Arc::clone(stores), Arc::clone(&objects));
-        let mut kinds = own::kinds_of(shadow.kind(&config.aliases))?;
-        let policies = Policies::new(Arc::clone(stores), config);
-        kinds.extend(policies.kinds()?);
-        let objects = Arc::new(OwnObjects::start(objects, kinds).await?);
-        stores.set_own(objects.groups());
-        Ok(Self { link, shadow, policies, objects })
-    }
-}
-
-/// Has the policies that are objects in force before anything is served, and from then on.
-async fn own_policies(
-    policies: &Arc<Policies>,
-    own: &OwnObjects,
-    tasks: &TaskTracker,
-    draining: &CancellationToken,
-) -> anyhow::Result<()> {
-    let loaded = policies.load(own.registry()).await;
-    let watches =
-        loaded.map_err(|status| anyhow::anyhow!("the policies in the state directory: {}", status.message))?;
-    let following = Arc::clone(policies).follow(own.registry().clone(), watches);
-    tasks.spawn(draining.clone().run_until_cancelled_owned(following));
-    Ok(())
-}
-
 /// What every room counts.
 fn metrics(
     registry: &Arc<Registry>,
@@ -285,6 +240,7 @@ async fn follow(
         }
         accounts.configure(&config.subjects);
         access.configure(&config.own);
+        access.configure_host(config.aggregation.as_ref());
         let members = member_names(&config);
         policies.configure(config);
         let mut published = published.lock();

@@ -13,6 +13,7 @@ pub mod catalog;
 pub mod cli;
 pub mod config;
 pub mod discovery;
+pub mod host;
 pub mod karmada;
 pub mod member;
 pub mod observe;

@@ -3,6 +3,7 @@
 //! It answers nothing itself but refusals of what no room has a route for. May name: `discovery`, `read`, `write`, `review`,
 //! `stream`, `status`, and what is below them.
 
+mod allowed;
 mod own;
 mod selected;
 
@@ -15,12 +16,10 @@ use crate::{
     access::{Access, Grants, Impersonator, MASTERS, Own, Who},
     answer::{RequestContext, unbuilt::request_not_built},
     catalog::{MergedResource, Scope},
-    config::MemberName,
     discovery::{Discovery, OpenApi, is_discovery_path, is_openapi_path},
     member::{
         Member,
         impersonation::{parts, permit},
-        review::Action,
         view,
     },
     observe::{Exposed, Metrics},
@@ -369,92 +368,6 @@ impl Router {
                 Box::pin(self.write(write, body)).await
             }
         }
-    }
-
-    /// Asks the members whether the caller may have what is no resource: discovery, schemas.
-    ///
-    /// Errors: 403 where no member allows it.
-    async fn allow_path(&self, who: Who<'_>, parts: &Parts) -> Result<(), Status> {
-        let (path, query) = (parts.uri.path(), parts.uri.query());
-        if RequestInfo::of(&parts.method, without_tail(path), query).is_ok_and(|info| info.is_resource_request) {
-            return Ok(());
-        }
-        let verb = parts.method.as_str().to_ascii_lowercase();
-        let action = Action { verb, path: path.to_owned(), ..Action::default() };
-        // Most often the first that is asked allows it: of 200 members not all have to be.
-        let members = self.stores.registry().members();
-        let first = members.iter().find(|member| member.usable() && member.health().is_reachable());
-        if let Some(first) = first
-            && self.access.grant(who, &action, Some(first.name())).await.check(Mode::Lenient).is_ok()
-        {
-            return Ok(());
-        }
-        Ok(self.access.grant(who, &action, None).await.check(Mode::Lenient)?)
-    }
-
-    /// Asks every member whether somebody may be whom he asks to be, for a question that all of them answer.
-    ///
-    /// Errors: 403 where one does not allow it, 503 where one does not say.
-    async fn impersonates(&self, who: Who<'_>) -> Result<Box<Grants>, Status> {
-        let Some(original) = who.through else { return Ok(Box::default()) };
-        for part in &original.parts {
-            let grant = self.access.grant(Who { caller: &original.caller, through: None }, part, None).await;
-            grant.check(Mode::Strict)?;
-        }
-        Ok(Box::default())
-    }
-
-    /// Asks the members what they allow of a request.
-    ///
-    /// Errors: 403 where no member allows it, 503 where one that decides does not say.
-    async fn grants(
-        &self,
-        info: &RequestInfo,
-        gvr: &Gvr,
-        who: Who<'_>,
-        asked: RequestContext<'_>,
-        parts: &Parts,
-    ) -> Result<Box<Grants>, Status> {
-        let naming = Arc::clone(&self.stores.shared().naming);
-        let (own, member) = naming.split_of(gvr, &info.name).unzip();
-        let action = |verb: &str, subresource: &str| Action {
-            verb: verb.to_owned(),
-            group: gvr.group.to_string(),
-            version: gvr.version.to_string(),
-            resource: gvr.resource.to_string(),
-            subresource: subresource.to_owned(),
-            namespace: info.namespace.clone(),
-            name: own.as_deref().unwrap_or(&info.name).to_owned(),
-            ..Action::default()
-        };
-        let grant = async |action: &Action| self.access.grant(who, action, member).await;
-        let of_asked = action(&info.verb, &info.subresource);
-        let the_asked = match selected::selectors(info, gvr, asked.query, &naming) {
-            None => grant(&of_asked).await,
-            Some(in_member) => {
-                let selected = |member: &MemberName| {
-                    in_member(member).map(|(fields, labels)| Action { fields, labels, ..of_asked.clone() })
-                };
-                self.access.grant_selected(who, &of_asked, member, selected).await
-            }
-        };
-        let is_read = matches!(info.verb.as_str(), "get" | "list" | "watch");
-        if is_read || is_stream(gvr, &info.subresource) || connects(info, parts) {
-            let for_people = info.verb == "list" && asked.wanted().is_ok_and(|wanted| asked.is_for_people(wanted));
-            the_asked.check(if for_people { Mode::Lenient } else { asked.mode })?;
-            return Ok(Box::new(Grants { asked: the_asked, ..Grants::default() }));
-        }
-        the_asked.check_write()?;
-        let mut grants = Box::new(Grants { asked: the_asked, ..Grants::default() });
-        if info.verb == "create" && info.name.is_empty() {
-            grants.create = grants.asked.clone();
-        } else if !info.name.is_empty() && member.is_none() {
-            grants.get = grant(&action("get", "")).await;
-            if info.subresource.is_empty() && matches!(info.verb.as_str(), "update" | "patch") {
-                grants.create = grant(&action("create", "")).await;
-            }
-        }
-        Ok(grants)
     }
 
     /// What is neither a get, nor a list, nor a watch.

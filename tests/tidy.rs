@@ -18,7 +18,7 @@ const LAYERS: &[&[&str]] = &[
     &["store", "upstream"],
     &["respond"],
     &["member"],
-    &["catalog", "accounts"],
+    &["catalog", "accounts", "host"],
     &["stores"],
     &["access"],
     &["answer"],

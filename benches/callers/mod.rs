@@ -60,6 +60,8 @@ impl Known {
             subjects: Vec::new(),
             client_authorities: Vec::new(),
             aliases: Vec::new(),
+            aggregation: None,
+            unmatched: Default::default(),
             own: OwnRights::default(),
         };
         let registry = Registry::new(tasks.clone(), cancel.clone());

@@ -34,6 +34,8 @@ impl Fleet {
             subjects: Vec::new(),
             client_authorities: Vec::new(),
             aliases: Vec::new(),
+            aggregation: None,
+            unmatched: Default::default(),
             own: Default::default(),
         };
         let shared = Shared {

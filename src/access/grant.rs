@@ -237,6 +237,13 @@ fn reason(why: &str) -> String {
 }
 
 fn forbidden(caller: &Caller, action: &Action, denied: &[Word]) -> AccessError {
+    let said = denied.iter().filter(|word| !word.why.is_empty());
+    let reasons = said.map(|Word { member, why, .. }| format!("member {member}: {why}")).collect();
+    forbidden_because(caller, action, reasons)
+}
+
+/// In the words of a kube-apiserver, with who does not allow it.
+pub(super) fn forbidden_because(caller: &Caller, action: &Action, reasons: Vec<String>) -> AccessError {
     let (user, verb) = (caller.user.clone(), action.verb.clone());
     if !action.path.is_empty() {
         return AccessError::Path { user, verb, path: action.path.clone() };
@@ -254,16 +261,14 @@ fn forbidden(caller: &Caller, action: &Action, denied: &[Word]) -> AccessError {
         "" => "at the cluster scope".to_owned(),
         namespace => format!("in the namespace {}", Quoted(namespace)),
     };
-    let said = denied.iter().filter(|word| !word.why.is_empty());
-    let reasons = said.map(|Word { member, why, .. }| format!("member {member}: {why}")).collect();
     AccessError::Forbidden { what, user, verb, resource, gvr, name: action.name.clone(), place, reasons }
 }
 
 fn unknown<'w>(caller: &Caller, action: &Action, words: impl Iterator<Item = &'w Word>) -> AccessError {
-    AccessError::Unknown {
-        user: caller.user.clone(),
-        verb: action.verb.clone(),
-        resource: qualified(action),
-        causes: words.map(|Word { member, why, .. }| format!("member {member}: {why}")).collect(),
-    }
+    not_known(caller, action, words.map(|Word { member, why, .. }| format!("member {member}: {why}")).collect())
+}
+
+/// Whoever decides has not said.
+pub(super) fn not_known(caller: &Caller, action: &Action, causes: Vec<String>) -> AccessError {
+    AccessError::Unknown { user: caller.user.clone(), verb: action.verb.clone(), resource: qualified(action), causes }
 }

@@ -4,9 +4,12 @@
 //! him. What it said holds for [`FOLLOWED_FOR`], [`ALLOWED_FOR`] or [`DENIED_FOR`], and until its RBAC changes; equal
 //! questions at the same time are one. A member that does not say is unknown, and not "no": docs/design/members.md#who-may-see-what.
 //!
-//! May name: `stores`, `catalog`, `member` and what is below them.
+//! About kubefold's own objects the host decides, if there is one.
+//!
+//! May name: `stores`, `catalog`, `host`, `member` and what is below them.
 
 mod grant;
+mod hosted;
 mod kept;
 mod own;
 mod question;
@@ -30,6 +33,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     config::{MemberName, OwnRights},
+    host::Host,
     member::{
         Member,
         review::{Action, Judgement, judge},
@@ -71,6 +75,7 @@ pub struct Access {
     changes: Arc<Changes>,
     follows: Once,
     own: own::Policy,
+    host: OnceLock<Arc<Host>>,
     tasks: TaskTracker,
     cancel: CancellationToken,
 }
@@ -87,6 +92,7 @@ impl Access {
             changes: Arc::default(),
             follows: Once::new(),
             own: own::Policy::default(),
+            host: OnceLock::new(),
             tasks,
             cancel,
         })

@@ -320,7 +320,7 @@ impl Record {
             if let Some(domain) =
                 self.question.caller.domain.as_ref().filter(|domain| **domain != *member.name().as_str())
             {
-                let why = format!("the caller is known by the word of member {domain}, and acts in that member alone");
+                let why = format!("the caller is known by the word of {domain}, and acts in that cluster alone");
                 let member = member.name().clone();
                 decided.denied.push(Word { member, why: why.into(), is_down: false, may_come: false });
                 continue;

@@ -17,9 +17,7 @@ use crate::{
     observe::Metrics,
     serve::{Auditing, Gate, Handler, Health, Monitor, Served, StateDir, expiry::Expiries},
 };
-use kubefold_serving::{
-    Limits, Listener, Shutdown, audit::LogWriter, front_proxy::ProxyHeaders, plain::PlainListener, tls::Tls,
-};
+use kubefold_serving::{Limits, Listener, Shutdown, audit::LogWriter, plain::PlainListener, tls::Tls};
 
 /// All of it, before anything is answered.
 pub(super) struct Front {
@@ -39,7 +37,6 @@ pub(super) struct Door {
     listener: Listener,
     monitored: Option<PlainListener>,
     audit_writer: Option<LogWriter>,
-    proxy_headers: Option<ProxyHeaders>,
 }
 
 /// Who answers.
@@ -71,8 +68,7 @@ impl Front {
         let monitored = options.metrics_listen.map(PlainListener::bind).transpose()?;
         let (auditing, audit_writer) = options.audit.clone().map(Auditing::open).transpose()?.unzip();
         let url = options.external_url.as_ref().map_or_else(|| local_url(address), |url| bare(&url.to_string()));
-        let proxy_headers = options.front_proxy.as_ref().map(|proxy| proxy.headers.clone());
-        let door = Door { listener, monitored, audit_writer, proxy_headers };
+        let door = Door { listener, monitored, audit_writer };
         Ok(Self { door, address, url, security, tls, expiries, authentication, auditing })
     }
 }
@@ -90,7 +86,6 @@ impl Door {
         let Answers { handler, health, metrics, served, authentication, auditing } = answers;
         let gate = Gate::new(handler, health.clone(), draining.clone()).counting(served);
         let gate = gate.authenticating(authentication).audited(auditing.as_ref().map(Auditing::log));
-        let gate = gate.behind(self.proxy_headers);
         tasks.spawn(gate.sweep());
         let monitor_until = draining.clone();
         self.monitored

@@ -16,6 +16,7 @@ use crate::{
     app::options::ServingOptions,
     authn::Authentication,
     config::{ClientAuthorityRule, MemberName},
+    host::{Host, HostServing},
     member::{authority::client_authorities, registry::Registry},
     serve::{Auditing, Published, StateDir, authority, expiry::Expiries, revoked},
 };
@@ -33,6 +34,8 @@ pub(super) struct Authorities<'a> {
     pub(super) configured: &'a [ClientAuthorityRule],
     /// Those that members accept.
     pub(super) members: &'a [(MemberName, Arc<str>)],
+    /// What the host says.
+    pub(super) host: Option<&'a HostServing>,
 }
 
 /// Certificates to serve with, and what a client must trust.
@@ -55,10 +58,12 @@ impl Security {
         state: &StateDir,
         authorities: Authorities<'_>,
     ) -> anyhow::Result<Self> {
-        let Authorities { configured, members } = authorities;
-        let host =
+        let Authorities { configured, members, host } = authorities;
+        let trust = host.and_then(|host| host.trust.as_deref());
+        let of_host = host.and_then(|host| host.server_name.clone());
+        let address =
             options.external_url.as_ref().and_then(Uri::host).map(|host| host.trim_matches(['[', ']']).to_owned());
-        let extra: Vec<String> = options.names.iter().cloned().chain(host).collect();
+        let extra: Vec<String> = options.names.iter().cloned().chain(address).chain(of_host).collect();
         let names: BTreeSet<String> = authority::serving_names(options.listen.ip(), &extra);
         let revoked = revoked::read(state.path())?;
         let own = authority::ensure(state, &names, &revoked, SystemTime::now())?;
@@ -67,14 +72,18 @@ impl Security {
         let configured_of_fleet = configured.iter().filter(|rule| rule.member.is_none()).map(|rule| &rule.bundle.pem);
         let client_authorities = std::iter::once(of_fleet(&own.ca_certificate, Believed::Everything))
             .chain(given.iter().chain(configured_of_fleet).map(|bundle| of_fleet(bundle, Believed::PeopleOnly)))
+            .chain(trust.and_then(|trust| trust.client_authority.clone()))
             .chain(of_members(configured, members))
             .collect();
         let of_configuration = configured.iter().map(|rule| rule.bundle.pem.as_str());
         let given = given.as_deref().into_iter().chain(of_configuration).collect::<Vec<_>>().join("\n");
-        let front_proxies = options.front_proxy.as_ref().map(|proxy| {
+        let given_proxies = options.front_proxy.as_ref().map(|proxy| {
             let bundle = read_given("--requestheader-client-ca-file", &proxy.ca)?;
-            anyhow::Ok(FrontProxies { bundle, names: proxy.names.clone() })
+            let headers = Arc::new(proxy.headers.clone());
+            anyhow::Ok(FrontProxies { bundle, names: proxy.names.clone(), headers, cluster: None })
         });
+        let of_host = trust.and_then(|trust| trust.front_proxies.clone());
+        let front_proxies = given_proxies.transpose()?.into_iter().chain(of_host).collect();
         let (certificate, key, trust) = match &options.serving_certificate {
             Some((certificate, key)) => {
                 let chain = read_given("--tls-cert-file", certificate)?;
@@ -82,7 +91,6 @@ impl Security {
             }
             None => (own.serving_certificate, own.serving_key, own.ca_certificate.clone()),
         };
-        let front_proxies = front_proxies.transpose()?;
         let files = TlsFiles { certificate, key, client_authorities, front_proxies, revoked };
         Ok(Self { files, trust, own: own.ca_certificate, given })
     }
@@ -90,8 +98,11 @@ impl Security {
     /// Says when they end.
     pub(super) fn tell(&self, expiries: &Expiries) {
         let given = Some(("client_ca", self.given.as_str()));
-        let proxies = self.files.front_proxies.as_ref().map(|proxies| ("front_proxy_ca", proxies.bundle.as_str()));
-        let bundles: Vec<_> = [Some(("own_ca", self.own.as_str())), given, proxies].into_iter().flatten().collect();
+        let proxies = self.files.front_proxies.iter().map(|proxies| match proxies.cluster {
+            Some(_) => ("host_front_proxy_ca", proxies.bundle.as_str()),
+            None => ("front_proxy_ca", proxies.bundle.as_str()),
+        });
+        let bundles: Vec<_> = std::iter::once(("own_ca", self.own.as_str())).chain(given).chain(proxies).collect();
         expiries.set(&self.files.certificate, &bundles);
     }
 }
@@ -138,6 +149,8 @@ pub(super) struct Renewal {
     pub(super) auditing: Option<Auditing>,
     /// The members, where there is a fleet.
     pub(super) registry: Option<Arc<Registry>>,
+    /// The host, where there may be one.
+    pub(super) host: Option<Arc<Host>>,
     pub(super) expiries: Expiries,
     pub(super) state: Arc<StateDir>,
 }
@@ -147,11 +160,14 @@ impl Renewal {
     pub(super) async fn run(mut self) {
         let [mut of_tokens, mut of_certificates, mut of_audit] = [(); 3].map(|()| Complaint::default());
         let mut authorities = self.registry.as_ref().map(|registry| registry.authority_changes());
+        let mut of_host = self.host.as_ref().map(|host| host.changes());
         loop {
             tokio::select! {
                 () = sleep(RENEW_EVERY) => {}
                 () = changed(authorities.as_mut()) => sleep(TOGETHER).await,
+                () = changed(of_host.as_mut()) => {}
             }
+            of_host.iter_mut().for_each(watch::Receiver::mark_unchanged);
             authorities.iter_mut().for_each(watch::Receiver::mark_unchanged);
             let reloaded = self.authentication.reload().map_err(anyhow::Error::from);
             if of_tokens.unless_good(reloaded, "keeps the bearer tokens that it accepts") == Some(true) {
@@ -173,7 +189,8 @@ impl Renewal {
     fn prepared(&self) -> anyhow::Result<Option<(Tls, Security)>> {
         let configured = self.registry.as_ref().map(|registry| registry.configured_authorities()).unwrap_or_default();
         let members = self.registry.as_ref().map(|registry| client_authorities(registry)).unwrap_or_default();
-        let authorities = Authorities { configured: &configured, members: &members };
+        let host = self.host.as_ref().map(|host| host.serving());
+        let authorities = Authorities { configured: &configured, members: &members, host: host.as_ref() };
         let now = Security::prepare(&self.options, &self.state, authorities)?;
         Ok(if now == self.security { None } else { Some((Tls::new(&now.files)?, now)) })
     }
@@ -194,7 +211,7 @@ impl Renewal {
     }
 }
 
-/// Once members have said something else; never where there are none.
+/// Once somebody has said something else; never where there is nobody.
 async fn changed(authorities: Option<&mut watch::Receiver<u64>>) {
     if let Some(authorities) = authorities
         && authorities.changed().await.is_ok()
@@ -208,10 +225,47 @@ async fn changed(authorities: Option<&mut watch::Receiver<u64>>) {
 mod tests {
     use std::fs;
 
+    use rustls::pki_types::{CertificateDer, pem::PemObject};
     use tokio_util::{sync::CancellationToken, task::TaskTracker};
+    use x509_parser::extensions::GeneralName;
 
     use super::*;
-    use crate::authn;
+    use crate::{authn, host::Trust};
+
+    /// A kube-aggregator verifies that the certificate has the name of the Service.
+    #[test]
+    fn a_host_names_the_certificate_and_has_its_front_proxies_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = ServingOptions::new(([127, 0, 0, 1], 0).into(), folder.path().join("state"));
+        let state = StateDir::open(&options.state_dir).unwrap();
+        let alone = Security::prepare(&options, &state, Authorities::default()).unwrap();
+        let bundle = alone.trust.clone();
+        let believed = Believed::OfCluster("host".into());
+        let headers = kubefold_serving::front_proxy::ProxyHeaders {
+            user: Vec::new(),
+            groups: Vec::new(),
+            uid: Vec::new(),
+            extra_prefixes: Vec::new(),
+        };
+        let proxies =
+            FrontProxies { bundle: bundle.clone(), names: Vec::new(), headers: headers.into(), cluster: None };
+        let trust = Trust {
+            front_proxies: Some(proxies.clone()),
+            client_authority: Some(ClientAuthority { bundle, believed: believed.clone() }),
+        };
+        let host = HostServing { trust: Some(Arc::new(trust)), server_name: Some("kubefold.kubefold.svc".to_owned()) };
+        let behind = Security::prepare(&options, &state, Authorities { host: Some(&host), ..Authorities::default() });
+        let files = behind.unwrap().files;
+        assert_eq!(files.front_proxies, [proxies]);
+        assert_eq!(files.client_authorities.last().map(|authority| &authority.believed), Some(&believed));
+        let names = |pem: &str| {
+            let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+            let (_, parsed) = x509_parser::parse_x509_certificate(&certificate).unwrap();
+            let names = parsed.subject_alternative_name().unwrap().unwrap().value.general_names.clone();
+            names.contains(&GeneralName::DNSName("kubefold.kubefold.svc"))
+        };
+        assert!(names(&files.certificate) && !names(&alone.files.certificate));
+    }
 
     /// A certificate that is good, a file that is not whole yet, and a certificate that is revoked.
     #[tokio::test(start_paused = true)]
@@ -239,6 +293,7 @@ mod tests {
             authentication: Arc::new(Authentication::read(authn::Sources::default()).unwrap()),
             auditing: None,
             registry: Some(Arc::new(Registry::new(TaskTracker::new(), until.clone()))),
+            host: None,
             expiries: Expiries::default(),
             state: Arc::clone(&state),
         };

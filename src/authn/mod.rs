@@ -1,5 +1,5 @@
 //! Who asks, by a bearer token: tokens of a file, tokens of OpenID Connect issuers, those that a [`Reviewer`] knows, and all
-//! others, if there is a webhook that may know them.
+//! others, if there is a webhook or a host that may know them.
 //!
 //! A token is shown to nobody but who made it: not to another member, not to a log. What it says is believed until it ends.
 //! A webhook is shown only what is nobody else's.
@@ -22,7 +22,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use futures::future::BoxFuture;
 use http::HeaderMap;
 use serde::de::IgnoredAny;
@@ -34,7 +34,7 @@ pub use {
     error::AuthnError,
     issuer::{claims, ends_s},
     jwt::SigningKeys,
-    webhook::WebhookSource,
+    webhook::{HostTokens, WebhookSource},
 };
 
 /// Whoever knows tokens that are neither in a file nor an issuer's.
@@ -71,6 +71,7 @@ pub struct Sources {
 pub struct Authentication {
     sources: Sources,
     known: ArcSwap<Known>,
+    host: ArcSwapOption<Webhook>,
     reviewer: Option<Arc<dyn Reviewer>>,
 }
 
@@ -87,7 +88,7 @@ impl Authentication {
     ///
     /// Errors: one cannot be read, or does not say what it has to.
     pub fn read(sources: Sources) -> Result<Self, AuthnError> {
-        let this = Self { sources, known: ArcSwap::default(), reviewer: None };
+        let this = Self { sources, known: ArcSwap::default(), host: ArcSwapOption::empty(), reviewer: None };
         this.reload()?;
         Ok(this)
     }
@@ -95,6 +96,11 @@ impl Authentication {
     /// Has tokens of nobody else's looked at by `reviewer`.
     pub fn reviewed_by(self, reviewer: Arc<dyn Reviewer>) -> Self {
         Self { reviewer: Some(reviewer), ..self }
+    }
+
+    /// Has the host asked about tokens that nobody else knows; `None`: nobody more. What another host said counts no more.
+    pub fn ask_host(&self, host: Option<HostTokens>) {
+        self.host.store(host.map(|host| Arc::new(Webhook::of_host(host))));
     }
 
     /// Reads them again. Says whether one has changed; keys of issuers that stay are kept.
@@ -166,9 +172,12 @@ impl Authentication {
                 Reviewed::Foreign => {}
             }
         }
-        let webhook = known.webhook.as_ref()?;
-        let caller = Box::pin(webhook.caller(&token)).await?;
-        Some(Bearer { caller, ends_s, by: By::Source(webhook.number()) })
+        for webhook in known.webhook.iter().cloned().chain(self.host.load_full()) {
+            if let Some(caller) = Box::pin(webhook.caller(&token)).await {
+                return Some(Bearer { caller, ends_s, by: By::Source(webhook.number()) });
+            }
+        }
+        None
     }
 
     /// Says whether whoever was found by a token would be found again: what said so is still there, and says the same.
@@ -178,7 +187,8 @@ impl Authentication {
             By::File(digest) => known.tokens.of(&digest) == Some(&bearer.caller),
             By::Source(number) => {
                 let issuers = known.issuers.iter().map(|issuer| issuer.number());
-                issuers.chain(known.webhook.iter().map(|webhook| webhook.number())).any(|one| one == number)
+                let webhooks = known.webhook.iter().cloned().chain(self.host.load_full());
+                issuers.chain(webhooks.map(|webhook| webhook.number())).any(|one| one == number)
             }
             By::Reviewer => true,
         }

@@ -5,6 +5,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -27,12 +28,18 @@ use crate::authn::{
     known::{AGAIN_AFTER, GRACE, Known, TOKEN_BYTES_MAX},
 };
 use kubefold_serving::{
-    authenticate::{AUTHENTICATED, of_people},
+    authenticate::{AUTHENTICATED, of_cluster, of_people},
     caller::Caller,
 };
 
 pub(super) const FLAG: &str = "--authentication-token-webhook-config-file";
 
+/// Where a kube-apiserver is asked.
+const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+/// As long as the answers of a kube-apiserver count for an aggregated API server.
+///
+/// Source: kubernetes/apiserver `pkg/server/options/authentication.go`, `NewDelegatingAuthenticationOptions`.
+const HOST_HOLDS: Duration = Duration::from_secs(10);
 const VERSION: &str = "authentication.k8s.io/v1";
 const KIND: &str = "TokenReview";
 /// It has not said what it has not said by then.
@@ -52,11 +59,22 @@ pub struct WebhookSource {
     pub audiences: Vec<String>,
 }
 
+/// The host's kube-apiserver, which knows its own tokens.
+pub struct HostTokens {
+    /// As kubefold logs in there.
+    pub client: Client,
+    /// Its name as a domain.
+    pub cluster: Arc<str>,
+}
+
 /// A webhook, and what it has said.
 pub(super) struct Webhook {
     client: Client,
     path: String,
-    source: WebhookSource,
+    holds: Duration,
+    audiences: Vec<String>,
+    /// The cluster that it is, by its name as a domain: its components and ServiceAccounts are somebody there.
+    cluster: Option<Arc<str>>,
     known: Known<Option<Caller>>,
     places: Semaphore,
     number: u64,
@@ -156,13 +174,31 @@ impl Webhook {
         config.default_retry = false;
         let refuse = |cause: kube::Error| AuthnError::Client { flag: FLAG, path: path(), source: cause.into() };
         Ok(Self {
-            client: Client::try_from(config).map_err(refuse)?,
             path: Some(url.path().trim_end_matches('/')).filter(|path| !path.is_empty()).unwrap_or("/").to_owned(),
-            source: source.clone(),
+            holds: source.holds,
+            audiences: source.audiences.clone(),
+            cluster: None,
+            ..Self::asking(Client::try_from(config).map_err(refuse)?)
+        })
+    }
+
+    /// The host's kube-apiserver, as a webhook.
+    pub(super) fn of_host(source: HostTokens) -> Self {
+        Self { cluster: Some(source.cluster), ..Self::asking(source.client) }
+    }
+
+    /// A kube-apiserver about tokens that are for itself.
+    fn asking(client: Client) -> Self {
+        Self {
+            client,
+            path: REVIEWS.to_owned(),
+            holds: HOST_HOLDS,
+            audiences: Vec::new(),
+            cluster: None,
             known: Known::default(),
             places: Semaphore::new(QUESTIONS_MAX),
             number: next_number(),
-        })
+        }
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -185,19 +221,19 @@ impl Webhook {
         let asked = Instant::now();
         match timeout(ANSWER_MAX, self.ask(token)).await.unwrap_or(Err(Silence::Late)) {
             Ok(caller) => {
-                let holds_for = if caller.is_some() { self.source.holds } else { AGAIN_AFTER };
+                let holds_for = if caller.is_some() { self.holds } else { AGAIN_AFTER };
                 slot.is(caller, asked, holds_for)
             }
             Err(error) => {
                 tracing::warn!(%error, "the token webhook does not say whose a token is");
-                slot.is_unknown(|_, at| asked < at + self.source.holds + GRACE).flatten()
+                slot.is_unknown(|_, at| asked < at + self.holds + GRACE).flatten()
             }
         }
     }
 
     async fn ask(&self, token: &str) -> Result<Option<Caller>, Silence> {
         let Ok(_place) = self.places.acquire().await else { return Err(Silence::Late) };
-        let spec = Spec { token, audiences: &self.source.audiences };
+        let spec = Spec { token, audiences: &self.audiences };
         let review =
             serde_json::to_vec(&Asked { api_version: VERSION, kind: KIND, spec }).map_err(|_| Silence::Form)?;
         let json = "application/json";
@@ -207,13 +243,13 @@ impl Webhook {
             return Err(Silence::Code(answer.status()));
         }
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await.map_err(|_| Silence::Body)?;
-        said(&body.to_bytes(), &self.source.audiences)
+        said(&body.to_bytes(), &self.audiences, self.cluster.as_deref())
     }
 }
 
 /// What an answer comes to, to a question about these audiences. The extras of a token stay out, as those of a member's do:
 /// kubefold may not name them to members.
-fn said(body: &[u8], wanted: &[String]) -> Result<Option<Caller>, Silence> {
+fn said(body: &[u8], wanted: &[String], cluster: Option<&str>) -> Result<Option<Caller>, Silence> {
     let said: Said = serde_json::from_slice(body).map_err(|_| Silence::Form)?;
     if (said.api_version.as_str(), said.kind.as_str()) != (VERSION, KIND) {
         return Err(Silence::Form);
@@ -236,7 +272,11 @@ fn said(body: &[u8], wanted: &[String]) -> Result<Option<Caller>, Silence> {
         groups.push(AUTHENTICATED.to_owned());
     }
     let uid = Some(uid).filter(|uid| !uid.is_empty());
-    Ok(of_people(Caller { user, groups, uid, ..Caller::default() }))
+    let caller = Caller { user, groups, uid, ..Caller::default() };
+    Ok(match cluster {
+        Some(cluster) => of_cluster(caller, cluster),
+        None => of_people(caller),
+    })
 }
 
 /// Whoever sees a token may use it. On this machine nobody is on the way.
@@ -255,7 +295,7 @@ mod tests {
     fn of(status: Value, wanted: &[&str]) -> Option<Caller> {
         let wanted: Vec<String> = wanted.iter().map(|one| (*one).to_owned()).collect();
         let body = json!({"apiVersion": VERSION, "kind": KIND, "status": status}).to_string();
-        said(body.as_bytes(), &wanted).unwrap()
+        said(body.as_bytes(), &wanted, None).unwrap()
     }
 
     fn jane() -> Value {
@@ -279,6 +319,20 @@ mod tests {
         }
     }
 
+    /// The host knows its ServiceAccounts, and they are somebody there alone.
+    #[test]
+    fn the_host_names_its_own_accounts_in_itself() {
+        let user = json!({"username": "system:serviceaccount:shop:bot", "groups": ["system:serviceaccounts", "kubefold:admins"]});
+        let body =
+            json!({"apiVersion": VERSION, "kind": KIND, "status": {"authenticated": true, "user": user}}).to_string();
+        let bot = said(body.as_bytes(), &[], Some("host")).unwrap().unwrap();
+        assert_eq!(bot.groups, ["system:serviceaccounts", "system:authenticated"]);
+        assert_eq!(bot.domain.as_deref(), Some("host"));
+        let body =
+            json!({"apiVersion": VERSION, "kind": KIND, "status": {"authenticated": true, "user": jane()}}).to_string();
+        assert_eq!(said(body.as_bytes(), &[], Some("host")).unwrap().unwrap().domain, None);
+    }
+
     /// As a kube-apiserver: a webhook that names audiences has to name one of those that were asked for.
     #[test]
     fn audiences_have_to_meet() {
@@ -294,7 +348,7 @@ mod tests {
         let other =
             json!({"apiVersion": "authentication.k8s.io/v1beta1", "kind": KIND, "status": {"authenticated": true}});
         for body in ["<html>", "{}", &other.to_string()] {
-            assert!(matches!(said(body.as_bytes(), &[]), Err(Silence::Form)), "{body}");
+            assert!(matches!(said(body.as_bytes(), &[], None), Err(Silence::Form)), "{body}");
         }
     }
 

@@ -13,6 +13,7 @@ use super::{
     },
     served::{Freshness, Group, MemberCatalog, ServerVersion, Version},
 };
+use crate::config::OWN_GROUP;
 use kubefold_wire::path::ApiPath;
 
 /// Aggregated discovery, in the newest form that the member knows; the last clause is for members before 1.26,
@@ -144,7 +145,9 @@ impl Fetched {
     /// The catalog. Where the member itself could not ask whoever serves a group-version (it is `Stale`), what
     /// `earlier` knew of it stays: only fresh discovery takes a kind away.
     pub fn catalog(&self, earlier: Option<&MemberCatalog>) -> MemberCatalog {
-        let mut groups: Vec<Arc<Group>> = self.core.groups.iter().chain(self.named.groups.iter()).cloned().collect();
+        let all = self.core.groups.iter().chain(self.named.groups.iter());
+        // A member that serves it is the host of this fleet, or of another.
+        let mut groups: Vec<Arc<Group>> = all.filter(|group| *group.name != *OWN_GROUP).cloned().collect();
         let is_stale = |group: &Group| group.versions.iter().any(|version| version.freshness == Freshness::Stale);
         for group in groups.iter_mut().filter(|group| is_stale(group)) {
             let Some(earlier) = earlier.and_then(|earlier| earlier.group(&group.name)) else { continue };

@@ -1,6 +1,7 @@
 //! The fleet's catalog, kept current: one poll per member, one merge per change.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -75,6 +76,8 @@ struct Entry {
     /// Held while the member is asked, so that two refreshes do not overtake each other.
     fetched: Arc<tokio::sync::Mutex<Fetched>>,
     catalog: Option<Arc<MemberCatalog>>,
+    /// Groups that it serves for this very fleet.
+    ignored: Arc<BTreeSet<String>>,
 }
 
 impl FleetCatalogue {
@@ -112,11 +115,24 @@ impl FleetCatalogue {
 
     /// Takes a new configuration: what is known of members that stay, stays.
     pub fn set_members(&self, names: Vec<MemberName>) {
+        self.set_members_ignoring(names, &BTreeMap::new());
+    }
+
+    /// The same with groups that members serve for this very fleet: to read them there would be to ask oneself. The group of
+    /// kubefold's own kinds is read from no member anyway.
+    pub fn set_members_ignoring(&self, names: Vec<MemberName>, groups: &BTreeMap<MemberName, BTreeSet<String>>) {
         let mut members = self.members.lock();
         let mut before = std::mem::take(&mut members.entries);
         for name in names {
             let known = before.iter().position(|entry| entry.name == name).map(|at| before.swap_remove(at));
-            members.entries.push(known.unwrap_or_else(|| Entry { name, fetched: Arc::default(), catalog: None }));
+            let ignored = Arc::new(groups.get(&name).cloned().unwrap_or_default());
+            let new = || Entry { name, fetched: Arc::default(), catalog: None, ignored: Arc::clone(&ignored) };
+            let mut entry = known.unwrap_or_else(new);
+            if entry.ignored != ignored {
+                // What was fetched is no news to the next poll; another catalog is to be made of it.
+                (entry.fetched, entry.ignored) = (Arc::default(), ignored);
+            }
+            members.entries.push(entry);
         }
         members.changes += 1;
         drop(members);
@@ -136,14 +152,14 @@ impl FleetCatalogue {
     /// Errors: the member's last known catalog stays.
     /// Cancel: safe.
     pub async fn refresh(&self, name: &MemberName, fetcher: &impl Fetcher) -> Result<bool, CatalogError> {
-        let slot = self.members.lock().get(name).map(|entry| entry.fetched.clone());
-        let Some(slot) = slot else { return Ok(false) };
+        let entry = self.members.lock().get(name).map(|entry| (entry.fetched.clone(), Arc::clone(&entry.ignored)));
+        let Some((slot, ignored)) = entry else { return Ok(false) };
         let mut fetched = slot.lock().await;
         let earlier = self.member(name);
         let outcome = timeout(FETCH_DEADLINE, fetch_believably(&fetched, earlier.as_deref(), fetcher)).await;
         let newer = outcome.unwrap_or(Err(CatalogError::TooSlow { seconds: FETCH_DEADLINE.as_secs() }))?;
         let is_same = earlier.is_some() && newer.is(&fetched);
-        let catalog = if is_same { None } else { Some(newer.catalog(earlier.as_deref())) };
+        let catalog = if is_same { None } else { Some(newer.catalog(earlier.as_deref()).without(&ignored)) };
         *fetched = newer;
         let catalog = catalog.filter(|catalog| earlier.as_deref() != Some(catalog));
         let has_changed = catalog.is_some_and(|catalog| self.record(name, &slot, catalog));

@@ -1,6 +1,9 @@
 //! What one member serves, as it says itself.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use kubefold_wire::resource::Gvk;
 
@@ -126,6 +129,13 @@ impl MemberCatalog {
     /// The resource, if the member serves it in this very version.
     pub fn resource(&self, group: &str, version: &str, resource: &str) -> Option<&Resource> {
         self.group(group)?.version(version)?.resource(resource)
+    }
+
+    /// The same without groups of these names.
+    #[must_use]
+    pub fn without(mut self, groups: &BTreeSet<String>) -> Self {
+        self.groups.retain(|group| !groups.contains(&*group.name));
+        self
     }
 
     /// Whether it lacks a resource, or a whole group-version, that another has.

@@ -261,6 +261,34 @@ async fn a_reload_keeps_what_is_known_of_members_that_stay() {
     assert!(!fleet.refresh(&name("east"), &east).await.unwrap());
 }
 
+/// The attack on itself: a host that is a member shows kubefold what kubefold serves there, which would be read from it again.
+#[tokio::test]
+async fn what_a_host_serves_for_the_fleet_is_not_read_from_it() {
+    let (east, west) = (FakeMember::new(EAST, true), FakeMember::new(WEST, true));
+    let [own, named] = ["kubefold.io", "apps.example.com"];
+    for member in [&east, &west] {
+        member.edit(|groups| {
+            groups.push(group(own, "v1alpha1", "members", "Member", "Current"));
+            groups.push(group(named, "v1", "widgets", "Widget", "Current"));
+        });
+    }
+    let names = vec![name("east"), name("west")];
+    let fleet = FleetCatalogue::new(names.clone());
+    let refreshed = async || {
+        fleet.refresh(&name("east"), &east).await.unwrap();
+        fleet.refresh(&name("west"), &west).await.unwrap();
+        let now = fleet.current();
+        assert!(now.group(own).is_none());
+        now.resource(named, "v1", "widgets").map(|resource| resource.members.clone())
+    };
+    assert_eq!(refreshed().await, Some(names.clone()));
+    let ignored = [(name("east"), [named.to_owned()].into())].into();
+    fleet.set_members_ignoring(names.clone(), &ignored);
+    assert_eq!(refreshed().await, Some(vec![name("west")]));
+    fleet.set_members(names.clone());
+    assert_eq!(refreshed().await, Some(names));
+}
+
 #[tokio::test]
 async fn a_kind_that_appears_in_all_members_is_merged_once() {
     let names: Vec<MemberName> = (0..20).map(|at| name(&format!("m{at}"))).collect();

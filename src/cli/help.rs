@@ -66,6 +66,18 @@ Examples:
 
 SIGTERM or Ctrl-C ends it in order. docs/run-apiserver.md says more.";
 
+pub(super) const REWRITE: &str = "\
+Examples:
+  # After a custom resource definition got another storage version
+  kubefold rewrite widgets.example.com --state-dir ./state
+
+  # Everything, such as after an update of kubefold
+  kubefold rewrite --kubeconfig kubefold.kubeconfig
+
+It sends a patch that changes nothing for each object, with the rights of the login. Other clients may write meanwhile, and it
+can be stopped and run again. Once all objects of a custom resource are rewritten, status.storedVersions of its definition has
+the storage version alone, and the other versions can be taken out of the definition.";
+
 pub(super) const SERVE: &str = "\
 Examples:
   # On this machine alone
@@ -239,6 +251,18 @@ Examples:
   # For members that kubefold join added: kubefold's own logins cannot change objects
   kubefold init --from-kubeconfig ~/.kube/config --to administrators.yaml
   kubefold release --config administrators.yaml --state-dir ./state";
+
+pub(super) const AGGREGATION: &str = "\
+Examples:
+  # kubefold runs outside of the host
+  kubefold aggregation manifest --config clusters.yaml --state-dir ./state --address fleet.example.com:6443 \\
+    --context host | kubectl --context host apply -f -
+
+  # kubefold runs in the host, and deploy/kustomize made its Service; a group of the fleet is served, too
+  kubefold aggregation manifest --config clusters.yaml --state-dir ./state --group apps.example.com/v1
+
+A name becomes a Service of type ExternalName, an IP address one with Endpoints. A group that the host serves itself, built in, by a
+custom resource definition or by another API server, is refused.";
 
 pub(super) const INIT: &str = "\
 Examples:

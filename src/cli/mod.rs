@@ -2,6 +2,7 @@
 //!
 //! May name: every room.
 
+mod aggregation;
 #[cfg(feature = "apiserver")]
 mod apiserver;
 mod audit;
@@ -21,10 +22,12 @@ mod login;
 mod moves;
 mod paint;
 mod plan;
+mod progress;
 #[cfg(test)]
 mod reference;
 mod release;
 mod revoke;
+mod rewrite;
 mod serving;
 mod status;
 
@@ -72,6 +75,9 @@ enum Command {
     #[cfg(feature = "apiserver")]
     #[command(name = "apiserver", after_help = help::APISERVER)]
     ApiServer(Box<apiserver::ApiServer>),
+    /// Bring every object of a running API server to the version of its kind in which new ones are stored.
+    #[command(after_help = help::REWRITE)]
+    Rewrite(rewrite::Rewrite),
     /// Print a kubeconfig for the kubefold that uses this state directory.
     #[command(after_help = help::KUBECONFIG)]
     Kubeconfig(kubeconfig::Kubeconfig),
@@ -129,6 +135,8 @@ enum Command {
     /// Take a cluster out again: remove it from clusters.yaml, and kubefold's identities from it.
     #[command(after_help = help::UNJOIN)]
     Unjoin(join::Unjoin),
+    /// Serve groups of the fleet behind the aggregation layer of a host cluster.
+    Aggregation(Box<aggregation::HostFlags>),
     /// Write a clusters.yaml from the contexts of a kubeconfig.
     #[command(after_help = help::INIT)]
     Init(init::Init),
@@ -196,6 +204,7 @@ pub fn main() -> ExitCode {
         Command::Serve(flags) => serve(*flags),
         #[cfg(feature = "apiserver")]
         Command::ApiServer(flags) => apiserver::run(*flags),
+        Command::Rewrite(flags) => rewrite::run(&flags),
         Command::Kubeconfig(flags) => kubeconfig::print(&flags),
         Command::Revoke(flags) => revoke::run(&flags),
         Command::Login(flags) => login::run(&flags),
@@ -216,6 +225,7 @@ pub fn main() -> ExitCode {
         Command::Release(flags) => release::run(&flags),
         Command::Join(flags) => join::join(&flags),
         Command::Unjoin(flags) => join::unjoin(&flags),
+        Command::Aggregation(flags) => aggregation::run(&flags),
         Command::Init(flags) => init::run(&flags),
         Command::Completion(flags) => completion(flags.shell),
     };

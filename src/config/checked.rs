@@ -2,7 +2,7 @@
 
 use serde_saphyr::Spanned;
 
-use crate::config::{Problem, Weight};
+use crate::config::{MemberConfig, MemberName, Problem, Weight};
 use kubefold_wire::names::is_dns_subdomain;
 
 const WEIGHT_MAX: u32 = 1_000_000;
@@ -27,6 +27,17 @@ pub(super) fn weight(raw: Option<&Spanned<i64>>) -> Checked<Weight> {
     match u32::try_from(at.value) {
         Ok(weight) if weight <= WEIGHT_MAX => Ok(Weight(weight)),
         Ok(_) | Err(_) => fault(at, Problem::Weight { weight: at.value, max: WEIGHT_MAX }),
+    }
+}
+
+/// The member of a name.
+pub(super) fn known_member(at: &Spanned<String>, members: &[MemberConfig]) -> Checked<MemberName> {
+    match members.iter().find(|member| member.name.as_str() == at.value) {
+        Some(member) => Ok(member.name.clone()),
+        None => {
+            let known = members.iter().map(|member| member.name.to_string()).collect();
+            fault(at, Problem::UnknownMember { member: at.value.clone(), known })
+        }
     }
 }
 

@@ -157,6 +157,16 @@ pub enum Problem {
     NoCurrentContext { path: PathBuf, known: Vec<String> },
     #[error("context \"{context}\" of kubeconfig {} names the {what} \"{name}\", which is not in it; repair the kubeconfig", .path.display())]
     KubeconfigDangling { path: PathBuf, context: String, what: &'static str, name: String },
+    #[error("no way to reach the host is given; set exactly one of \"kubeconfig\", \"inCluster: true\"")]
+    NoHost,
+    #[error("\"{service}\" is not a Service; write it as namespace/name")]
+    Service { service: String },
+    #[error("\"{group}\" is not a version of a group; write it like \"apps.example.com/v1\"")]
+    GroupVersion { group: String },
+    #[error("the group \"{group}\" is given twice; keep one of the two")]
+    GroupTwice { group: String },
+    #[error("the group \"{group}\" is kubefold's own, which is always served; remove it")]
+    OwnGroup { group: String },
 }
 
 /// Why a file cannot be read.

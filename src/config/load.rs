@@ -10,8 +10,8 @@ use serde_saphyr::Spanned;
 
 use crate::config::{
     Access, AccountRule, ClientAuthorityRule, Config, ConfigError, Deadlines, MemberConfig, MemberName, Names,
-    OwnRights, OwnSubjects, Problem, SharedRule, Unmatched, aliases,
-    checked::{Checked, Fault, fault, weight},
+    OwnRights, OwnSubjects, Problem, SharedRule, Unmatched, aggregation, aliases,
+    checked::{Checked, Fault, fault, known_member, weight},
     credentials, duration,
     error::{FileError, Whose},
     files::{Files, read_bounded},
@@ -119,6 +119,12 @@ fn parse_text(text: &str, path: &Path, files: &mut Files) -> Result<Config, Conf
             .map(|authority| client_authority(authority, &members, files))
             .collect::<Checked<_>>()
             .map_err(whole)?,
+        aggregation: raw
+            .aggregation
+            .as_ref()
+            .map(|raw| aggregation::aggregation(raw, &members, files))
+            .transpose()
+            .map_err(whole)?,
         own: OwnRights { admins: people(&raw.admins), viewers: people(&raw.viewers) },
         aliases: aliases::aliases(&raw.aliases).map_err(whole)?,
         members,
@@ -150,16 +156,6 @@ fn client_authority(
     let bundle = credentials::bundle("file", file, files)?;
     let member = member.as_ref().map(|at| known_member(at, members)).transpose()?;
     Ok(ClientAuthorityRule { bundle, member })
-}
-
-fn known_member(at: &Spanned<String>, members: &[MemberConfig]) -> Checked<MemberName> {
-    match members.iter().find(|member| member.name.as_str() == at.value) {
-        Some(member) => Ok(member.name.clone()),
-        None => {
-            let known = members.iter().map(|member| member.name.to_string()).collect();
-            fault(at, Problem::UnknownMember { member: at.value.clone(), known })
-        }
-    }
 }
 
 /// What the YAML reader found wrong, in our words where it is one of the usual mistakes.

@@ -4,6 +4,7 @@
 //!
 //! [`load`] reads the file once; [`Reloads`] yields every later good version of it.
 
+mod aggregation;
 mod aliases;
 mod carried;
 mod checked;
@@ -27,6 +28,7 @@ mod spread;
 #[cfg(test)]
 mod tests;
 
+pub use aggregation::{Aggregation, GroupVersion, OWN_GROUP, ServiceRef};
 pub use aliases::Alias;
 pub use carried::CarriedKind;
 pub use edit::{Alteration, Component, Edit, Format, How, KeyMap, Texts};
@@ -272,6 +274,8 @@ pub struct Config {
     pub own: OwnRights,
     /// Further groups in which kubefold's own kinds are served, as they were at the start.
     pub aliases: Vec<Alias>,
+    /// The host, behind whose kube-aggregator kubefold serves.
+    pub aggregation: Option<Aggregation>,
 }
 
 /// An authority of client certificates, and where those are somebody.

@@ -65,6 +65,39 @@ pub(super) struct RawConfig {
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "Vec<RawAlias>"))]
     pub(super) aliases: Vec<Spanned<RawAlias>>,
+    /// The host cluster, whose kube-aggregator serves groups of this fleet. Default: none.
+    #[cfg_attr(test, schemars(with = "Option<RawAggregation>"))]
+    pub(super) aggregation: Option<Spanned<RawAggregation>>,
+}
+
+/// The host cluster, whose kube-aggregator serves groups of this fleet (docs/aggregation.md). Exactly one of `kubeconfig` and
+/// `inCluster` says how kubefold reaches it. Who is somebody in the host is the same in the fleet.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct RawAggregation {
+    /// A kubeconfig file with kubefold's login at the host. kubefold reads it again when it changes.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    pub(super) kubeconfig: Option<Spanned<String>>,
+    /// A context of the kubeconfig. Default: its current context.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    pub(super) context: Option<Spanned<String>>,
+    /// `true`: the host is the cluster that kubefold itself runs in, and kubefold asks with the pod's ServiceAccount.
+    #[cfg_attr(test, schemars(with = "Option<bool>"))]
+    pub(super) in_cluster: Option<Spanned<bool>>,
+    /// The member that is the host, if the host is one. kubefold never reads `groups` from it, and the host's
+    /// ServiceAccounts act in it.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    pub(super) member: Option<Spanned<String>>,
+    /// The Service by which the host reaches kubefold, `namespace/name`. Default: `kubefold/kubefold`. kubefold's own serving
+    /// certificate has its name.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    pub(super) service: Option<Spanned<String>>,
+    /// Groups of the fleet that the host serves beside `kubefold.io/v1alpha1`, such as `apps.example.com/v1`. The host must
+    /// have no such group itself.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(with = "Vec<String>"))]
+    pub(super) groups: Vec<Spanned<String>>,
 }
 
 /// An authority that signs client certificates.

@@ -41,6 +41,8 @@ pub struct Action {
     pub labels: String,
 }
 
+const VERSION: &str = "authorization.k8s.io/v1";
+const NO_REVIEW: &str = "its answer is no review of what it was asked";
 /// Questions to one member at once; others wait for their turn.
 pub(super) const REVIEWS_MAX: usize = 64;
 
@@ -65,8 +67,7 @@ impl Action {
 
     /// Says whether a review is one of this: a kube-apiserver repeats what it was asked. Whatever stands before one may answer
     /// with a page of its own, or with what another question was answered.
-    fn is_of(&self, review: &Value) -> bool {
-        let Value::Object(asked) = self.review() else { return false };
+    fn is_of(&self, review: &Value, asked: &Value) -> bool {
         let attributes = ["resourceAttributes", "nonResourceAttributes"];
         let same = |what: &str| {
             let (asked, told) = (&asked["spec"][what], &review["spec"][what]);
@@ -78,6 +79,20 @@ impl Action {
     }
 
     fn review(&self) -> Value {
+        json!({"apiVersion": VERSION, "kind": "SelfSubjectAccessReview", "spec": self.attributes()})
+    }
+
+    /// The question whether somebody else may do that, for whoever may ask about others.
+    pub fn review_of(&self, caller: &Caller) -> Value {
+        let mut spec = self.attributes();
+        spec["user"] = json!(caller.user);
+        spec["groups"] = json!(caller.groups);
+        spec["uid"] = json!(caller.uid.as_deref().unwrap_or_default());
+        spec["extra"] = json!(caller.extra);
+        json!({"apiVersion": VERSION, "kind": "SubjectAccessReview", "spec": spec})
+    }
+
+    fn attributes(&self) -> Value {
         let mut resource = json!({
             "verb": self.verb, "group": self.group, "version": self.version, "resource": self.resource,
             "subresource": self.subresource, "namespace": self.namespace, "name": self.name,
@@ -89,11 +104,29 @@ impl Action {
                 resource[what] = json!({"rawSelector": selector});
             }
         }
-        let spec = match self.path.as_str() {
+        match self.path.as_str() {
             "" => json!({"resourceAttributes": resource}),
             path => json!({"nonResourceAttributes": {"verb": self.verb, "path": path}}),
-        };
-        json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec})
+        }
+    }
+
+    /// What the answer to a question about this says.
+    pub fn judged(&self, asked: &Value, body: &[u8]) -> Judgement {
+        let review: Value = serde_json::from_slice(body).unwrap_or_default();
+        if !self.is_of(&review, asked) {
+            return Judgement::Unknown(NO_REVIEW.into());
+        }
+        let status = &review["status"];
+        let text = |what: &str| status[what].as_str().unwrap_or_default();
+        match (status["allowed"].as_bool(), status["denied"].as_bool().unwrap_or_default()) {
+            (Some(true), false) => Judgement::Allowed,
+            // Who decides could not be asked, in part: a request itself would be an internal error.
+            (Some(false), false) if !text("evaluationError").is_empty() => {
+                Judgement::Unknown(text("evaluationError").into())
+            }
+            (Some(_), _) => Judgement::Denied(text("reason").into()),
+            (None, _) => Judgement::Unknown(NO_REVIEW.into()),
+        }
     }
 }
 
@@ -101,17 +134,18 @@ impl Action {
 ///
 /// Cancel: safe; nothing is stored.
 pub async fn judge(member: &Member, caller: &Caller, action: &Action) -> Judgement {
+    let asked = action.review();
     let call = Call {
         method: Method::POST,
         path: ApiPath::of(&Gvr::new("authorization.k8s.io", "v1", "selfsubjectaccessreviews")),
         query: String::new(),
-        body: Bytes::from(action.review().to_string()),
+        body: Bytes::from(asked.to_string()),
         content_type: String::new(),
         user_agent: None,
     };
     let Ok(_turn) = member.reviews.acquire().await else { return Judgement::Unknown("kubefold is going".into()) };
     match member.call_in(Class::Review, Some(caller), call).await {
-        Answer::Answered { code, body, .. } if code.is_success() => said(action, &body),
+        Answer::Answered { code, body, .. } if code.is_success() => action.judged(&asked, &body),
         // Whoever may not even ask, and whom kubefold may not impersonate there.
         Answer::Answered { code: StatusCode::FORBIDDEN, body, .. } => {
             let status: Value = serde_json::from_slice(&body).unwrap_or_default();
@@ -122,27 +156,13 @@ pub async fn judge(member: &Member, caller: &Caller, action: &Action) -> Judgeme
     }
 }
 
-fn said(action: &Action, body: &[u8]) -> Judgement {
-    let review: Value = serde_json::from_slice(body).unwrap_or_default();
-    if !action.is_of(&review) {
-        return Judgement::Unknown("its answer is no review of what it was asked".into());
-    }
-    let status = &review["status"];
-    let text = |what: &str| status[what].as_str().unwrap_or_default();
-    match (status["allowed"].as_bool(), status["denied"].as_bool().unwrap_or_default()) {
-        (Some(true), false) => Judgement::Allowed,
-        // Who decides could not be asked, in part: a request itself would be an internal error.
-        (Some(false), false) if !text("evaluationError").is_empty() => {
-            Judgement::Unknown(text("evaluationError").into())
-        }
-        (Some(_), _) => Judgement::Denied(text("reason").into()),
-        (None, _) => Judgement::Unknown("its answer is no review of what it was asked".into()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn said(action: &Action, body: &[u8]) -> Judgement {
+        action.judged(&action.review(), body)
+    }
 
     fn pods() -> Action {
         let text = str::to_owned;
@@ -165,9 +185,9 @@ mod tests {
         assert_eq!(of(in_part), unknown("webhook"));
         assert_eq!(of(json!({"allowed": false, "reason": "no rule"})), Judgement::Denied("no rule".into()));
         for nonsense in [json!({}), json!({"allowed": "yes"}), json!(null)] {
-            assert_eq!(of(nonsense), unknown("its answer is no review of what it was asked"));
+            assert_eq!(of(nonsense), unknown(NO_REVIEW));
         }
-        assert_eq!(said(&pods(), b"<html>"), unknown("its answer is no review of what it was asked"));
+        assert_eq!(said(&pods(), b"<html>"), unknown(NO_REVIEW));
     }
 
     #[test]

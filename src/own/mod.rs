@@ -5,7 +5,9 @@
 //! is below them.
 
 mod fleet;
+mod members;
 mod policies;
+mod proxied;
 pub mod shadow;
 
 use std::{
@@ -22,10 +24,12 @@ use tokio_util::task::TaskTracker;
 
 pub use self::{
     fleet::{Fleet, FleetLink},
+    members::Members,
     policies::Policies,
 };
 use crate::{
     catalog::{Group, parse_aggregated},
+    config::OWN_GROUP,
     respond::OwnError,
 };
 use kubefold_apiserver::{
@@ -44,7 +48,7 @@ use kubefold_wire::{
 };
 
 /// The group of kubefold's own kinds.
-pub const GROUP: &str = "kubefold.io";
+pub const GROUP: &str = OWN_GROUP;
 /// Their version.
 pub const VERSION: &str = "v1alpha1";
 /// In the state directory.
@@ -86,7 +90,7 @@ impl OwnObjects {
         let server = kinds.into_iter().fold(built_in, Server::kind);
         let running = Box::pin(server.start()).await?;
         let server = running.service();
-        let groups = groups(&server).await?;
+        let groups = proxied::with_fleet(groups(&server).await?);
         let names = groups.iter().map(|group| Arc::clone(&group.name)).collect();
         Ok(Self { server, groups, names, storage, running: Mutex::new(Some(running)), writes: TaskTracker::new() })
     }

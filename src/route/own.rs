@@ -1,22 +1,22 @@
 //! Requests for kubefold's own objects.
 
-use http::{Request, Response, request::Parts};
+use http::{Request, Response, Uri, request::Parts};
 
 use crate::{
     access::{Own, Who},
     member::review::Action,
     own::Policies,
     respond::OwnError,
-    route::Router,
+    route::{Router, allowed::action_of},
 };
 use kubefold_serving::request::drain;
 use kubefold_wire::{body::Body, info::RequestInfo, resource::Gvr, status::Status};
 
 impl Router {
-    /// One of kubefold's own objects, which belong to the fleet as a whole: whoever is no administrator of kubefold needs every
-    /// member's word for it.
+    /// One of kubefold's own objects, which belong to the fleet as a whole: whoever is no administrator of kubefold needs the
+    /// host's word for it, or every member's where there is no host.
     ///
-    /// Errors: 403 where a member does not allow it, 503 where one does not say.
+    /// Errors: 403 where the host or a member does not allow it, 503 where one does not say.
     pub(super) async fn own_object(
         &self,
         info: &RequestInfo,
@@ -28,12 +28,18 @@ impl Router {
         let is_read = matches!(info.verb.as_str(), "get" | "list" | "watch");
         let own = if is_read { Own::View } else { Own::Administer };
         if !self.access.allows_own(who, own)
-            && let Err(status) = self.members_allow(info, gvr, who).await
+            && let Err(status) = self.host_or_members_allow(info, gvr, who).await
         {
             Box::pin(drain(body)).await;
             return Err(status);
         }
-        let answer = self.own.answer(who.caller, Request::from_parts(parts.clone(), body)).await?;
+        let mut parts = parts.clone();
+        let is_of_many = matches!(info.verb.as_str(), "list" | "deletecollection");
+        if is_of_many && self.access.empties_namespaces_of_host(who.caller) {
+            // A namespace of the host that goes is none of the fleet's, whose objects are not the host's to delete.
+            parts.uri = of_none(&parts.uri);
+        }
+        let answer = self.own.answer(who.caller, Request::from_parts(parts, body)).await?;
         if !is_read && Policies::are(gvr) {
             // Whoever wrote a policy finds it in force with the next request.
             self.policies.settled(self.own.registry()).await;
@@ -41,28 +47,32 @@ impl Router {
         Ok(answer)
     }
 
-    /// Asks every member whether somebody may do something with an object of the whole fleet.
+    /// Asks the host, or every member where there is none, whether somebody may do something with an object of the whole fleet.
     ///
     /// Errors: 403 where one does not allow it, 503 where one does not say.
-    async fn members_allow(&self, info: &RequestInfo, gvr: &Gvr, who: Who<'_>) -> Result<(), Status> {
-        if who.through.is_some() {
-            return Err(OwnError::Impersonated { user: who.caller.user.clone(), resource: gvr.clone() }.into());
-        }
-        let action = |verb: &str| Action {
-            verb: verb.to_owned(),
-            group: gvr.group.to_string(),
-            version: gvr.version.to_string(),
-            resource: gvr.resource.to_string(),
-            subresource: info.subresource.clone(),
-            namespace: info.namespace.clone(),
-            name: info.name.clone(),
-            ..Action::default()
-        };
-        self.access.grant(who, &action(&info.verb), None).await.check_everywhere()?;
+    async fn host_or_members_allow(&self, info: &RequestInfo, gvr: &Gvr, who: Who<'_>) -> Result<(), Status> {
+        let asked = action_of(info, gvr);
         // An apply, and a PUT, of what is not there make it.
-        if matches!(info.verb.as_str(), "update" | "patch") && info.subresource.is_empty() {
-            self.access.grant(who, &action("create"), None).await.check_everywhere()?;
+        let makes = matches!(info.verb.as_str(), "update" | "patch") && info.subresource.is_empty();
+        let create = makes.then(|| Action { verb: "create".to_owned(), ..asked.clone() });
+        for action in std::iter::once(asked).chain(create) {
+            match self.access.host_allows(who, &action).await {
+                Some(decided) => decided?,
+                None if who.through.is_some() => {
+                    return Err(OwnError::Impersonated { user: who.caller.user.clone(), resource: gvr.clone() }.into());
+                }
+                None => self.access.grant(who, &action, None).await.check_everywhere()?,
+            }
         }
         Ok(())
     }
+}
+
+/// The same request about objects of a name that none has.
+fn of_none(uri: &Uri) -> Uri {
+    let query = uri.query().map(|query| format!("{query}&")).unwrap_or_default();
+    let path_and_query = format!("{}?{query}fieldSelector=metadata.name%3D-", uri.path());
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = path_and_query.try_into().ok();
+    Uri::from_parts(parts).unwrap_or_default()
 }

@@ -3,7 +3,7 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt;
-use http::{HeaderValue, Request, Response};
+use http::{HeaderValue, Request, Response, Uri, uri::PathAndQuery};
 use hyper::body::Incoming;
 use rustls::pki_types::UnixTime;
 use tokio::time::Instant;
@@ -16,7 +16,7 @@ use crate::{
         monitor::Health,
         traffic::{Came, Served},
     },
-    view::Mode,
+    view::{Mode, through_proxy},
 };
 use kubefold_serving::{
     Answer, Closed, PeerAddress, Seat,
@@ -24,7 +24,6 @@ use kubefold_serving::{
     caller::Caller,
     credential::{Counts, Credential},
     delivery::Deliveries,
-    front_proxy::ProxyHeaders,
     headers,
     health::HealthPath,
     impersonation::Impersonation,
@@ -59,7 +58,6 @@ pub struct Gate<H> {
     deliveries: Arc<Deliveries>,
     authentication: Option<Arc<Authentication>>,
     audit: Option<Arc<AuditLog>>,
-    proxy_headers: Option<ProxyHeaders>,
 }
 
 /// Who asks, and as long as what that is known.
@@ -81,7 +79,6 @@ impl<H: Handler> Gate<H> {
             deliveries: Arc::default(),
             authentication: None,
             audit: None,
-            proxy_headers: None,
         }
     }
 
@@ -131,14 +128,9 @@ impl<H: Handler> Gate<H> {
         Ok(trail)
     }
 
-    /// Has callers known by these headers of front proxies, too. They pass the gate from nobody.
-    pub fn behind(self, proxy_headers: Option<ProxyHeaders>) -> Self {
-        Self { proxy_headers, ..self }
-    }
-
     /// Who sends a request: by the word of a front proxy, else by the certificate of its connection, else by a token in it.
     async fn login(&self, request: &Request<Incoming>, peer: &Arc<Peer>) -> Option<Login> {
-        if let Some(login) = self.proxied(request, peer).or_else(|| certified(peer)) {
+        if let Some(login) = proxied(request, peer).or_else(|| certified(peer)) {
             return Some(login);
         }
         let authentication = self.authentication.as_ref()?;
@@ -149,18 +141,6 @@ impl<H: Handler> Gate<H> {
             tracing::warn!(%full, "a connection stays one of nobody: its user has too many");
         }
         Some(borne(authentication, bearer))
-    }
-
-    /// Whom a front proxy names. Its certificate is judged before any header is read.
-    fn proxied(&self, request: &Request<Incoming>, peer: &Arc<Peer>) -> Option<Login> {
-        let (headers, now) = (self.proxy_headers.as_ref()?, UnixTime::now());
-        let client = peer.client();
-        let proxy = client.front_proxy_at(now)?;
-        let caller = headers.caller(request.headers())?;
-        let (peer, name) = (Arc::clone(peer), proxy.name.clone());
-        let counts = move || peer.client().front_proxy_at(UnixTime::now()).is_some_and(|proxy| proxy.name == name);
-        let credential = until(Some(proxy.not_after_s + 1), now, Arc::new(counts));
-        Some(Login { caller, credential, by: "front proxy" })
     }
 
     /// What has to run besides: it lets go of answers that their clients do not take.
@@ -217,9 +197,6 @@ impl<H: Handler> Gate<H> {
             Err(error) => return Status::from(GateError::from(error)).into_response_to(request.headers()),
         }
         headers::clean(request.headers_mut());
-        if let Some(headers) = &self.proxy_headers {
-            headers.strip(request.headers_mut());
-        }
         Arc::clone(&self.handler).handle(request).await
     }
 }
@@ -228,10 +205,12 @@ impl<H: Handler> Answer for Gate<H> {
     /// Never fails and never panics.
     async fn answer(&self, mut request: Request<Incoming>, peer: &Arc<Peer>) -> Result<Response<Body>, Closed> {
         let started = Instant::now();
+        unwrap_proxy(&mut request);
         let audit_id = headers::audit_id(request.headers_mut());
         let (method, class) = (request.method().clone(), path_class(request.uri().path()));
         let came = self.served.came(request.method(), request.uri().path(), request.uri().query());
         let login = Box::pin(self.login(&request, peer)).await;
+        peer.strip_proxy_headers(request.headers_mut());
         let (trail, refused) = match self.trail(&request, &audit_id, login.as_ref()) {
             Ok(trail) => (trail, None),
             Err(Full) => (None, Some(Status::from(GateError::Unaudited).into_response())),
@@ -263,6 +242,27 @@ impl<H: Handler> Answer for Gate<H> {
         // hyper sends what it is given, and over HTTP/2 a body in answer to HEAD is a protocol error.
         Ok(if method == http::Method::HEAD { response.map(|_| empty()) } else { response })
     }
+}
+
+/// A request for the fleet as a subresource is one for the fleet: whoever may send one there may send the other here.
+fn unwrap_proxy(request: &mut Request<Incoming>) {
+    let asked = request.uri().path_and_query().and_then(|asked| through_proxy(asked.as_str()));
+    let Some(path) = asked.and_then(|path| PathAndQuery::try_from(path).ok()) else { return };
+    let mut parts = std::mem::take(request.uri_mut()).into_parts();
+    parts.path_and_query = Some(path);
+    // Only the path is another one, and it is one.
+    *request.uri_mut() = Uri::from_parts(parts).unwrap_or_default();
+}
+
+/// Whom a front proxy names. Its certificate is judged before any header is read.
+fn proxied(request: &Request<Incoming>, peer: &Arc<Peer>) -> Option<Login> {
+    let (client, now) = (peer.client(), UnixTime::now());
+    let proxy = client.front_proxy_at(now)?;
+    let caller = proxy.caller(request.headers())?;
+    let (peer, proxy_then) = (Arc::clone(peer), proxy.clone());
+    let counts = move || peer.client().front_proxy_at(UnixTime::now()) == Some(&proxy_then);
+    let credential = until(Some(proxy.not_after_s + 1), now, Arc::new(counts));
+    Some(Login { caller, credential, by: "front proxy" })
 }
 
 /// Whose the certificate of a connection is.

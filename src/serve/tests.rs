@@ -33,7 +33,7 @@ use kubefold_serving::{
     fingerprint::fingerprint,
     front_proxy::ProxyHeaders,
     health::Check,
-    tls::{Believed, ClientAuthority, Tls, TlsFiles},
+    tls::{Believed, ClientAuthority, FrontProxies, Tls, TlsFiles},
     upgrade::OnceUpgraded,
 };
 use kubefold_wire::body::{Body, BodyError, full};
@@ -52,6 +52,7 @@ impl Handler for Stage {
             "/watch" => Response::new(endless(Some(self.draining.clone()), &self)),
             "/stuck" => Response::new(endless(None, &self)),
             "/tunnel" => tunnel(),
+            "/path" => Response::new(full(request.uri().to_string())),
             "/headers" => {
                 Response::new(full(request.headers().keys().map(|name| name.as_str()).collect::<Vec<_>>().join(" ")))
             }
@@ -115,7 +116,14 @@ async fn edge(limits: Limits) -> Edge {
     let authority = ClientAuthority { bundle: own.ca_certificate, believed: Believed::Everything };
     let client_authorities = vec![authority];
     let (certificate, key) = (own.serving_certificate, own.serving_key);
-    let files = TlsFiles { certificate, key, client_authorities, ..TlsFiles::default() };
+    let elsewhere = StateDir::open(&folder.path().join("other")).unwrap();
+    let other = authority::ensure(&elsewhere, &names, &BTreeSet::new(), SystemTime::now()).unwrap();
+    let [user, groups] = ["x-user", "x-group"].map(|name| vec![http::HeaderName::from_static(name)]);
+    let headers = ProxyHeaders { user, groups, uid: Vec::new(), extra_prefixes: vec!["x-more-".into()] };
+    let proxies =
+        FrontProxies { bundle: other.ca_certificate, names: Vec::new(), headers: headers.into(), cluster: None };
+    let front_proxies = vec![proxies];
+    let files = TlsFiles { certificate, key, client_authorities, front_proxies, ..TlsFiles::default() };
     let tls = std::sync::Arc::new(ArcSwap::from_pointee(Tls::new(&files).unwrap()));
     let shared = std::sync::Arc::clone(&tls);
     let listener = Listener::bind(([127, 0, 0, 1], 0).into(), shared, limits).await.unwrap();
@@ -132,9 +140,6 @@ async fn edge(limits: Limits) -> Edge {
         draining.clone(),
     );
     let gate = gate.authenticating(std::sync::Arc::new(Authentication::read(sources).unwrap()));
-    let [user, groups] = ["x-user", "x-group"].map(|name| vec![http::HeaderName::from_static(name)]);
-    let gate =
-        gate.behind(Some(ProxyHeaders { user, groups, uid: Vec::new(), extra_prefixes: vec!["x-more-".into()] }));
     let tasks = TaskTracker::new();
     tasks.spawn(gate.sweep());
     let mut tasks = JoinSet::new();
@@ -282,7 +287,22 @@ async fn headers_of_a_front_proxy_say_nothing_of_others_and_go_no_further() {
         text(sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap()).await.1
     };
     assert_eq!(ask("/api").await, "kubefold-admin system:masters,system:authenticated");
-    assert_eq!(ask("/headers").await, "host audit-id x-mine");
+    assert_eq!(ask("/headers").await, "host x-mine audit-id");
+}
+
+/// The fleet as a subresource, by which a host's aggregator hands requests on: health and all.
+#[tokio::test]
+async fn a_request_through_the_proxy_is_one_to_the_fleet() {
+    let mut edge = edge(Limits::default()).await;
+    let proxy = crate::view::FLEET_PROXY;
+    for version in ["h2", "http/1.1"] {
+        let (code, body) = text(edge.get(true, version, &format!("{proxy}/path?a=%40b")).await.unwrap()).await;
+        assert_eq!(code, 200);
+        assert!(body.ends_with("/path?a=%40b") && !body.contains("fleets"), "{body}");
+        assert_eq!(edge.get(true, version, &format!("{proxy}/readyz")).await.unwrap().status(), StatusCode::OK);
+        let nobody = edge.get(false, version, &format!("{proxy}/path")).await.unwrap();
+        assert_eq!(nobody.status(), StatusCode::UNAUTHORIZED);
+    }
 }
 
 #[tokio::test]

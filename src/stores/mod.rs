@@ -225,7 +225,9 @@ impl Stores {
             running.store.rename(&naming);
         }
         let present = config.members.iter().filter(|member| !member.absent);
-        self.catalog.set_members(present.map(|member| member.name.clone()).collect());
+        let served = config.aggregation.as_ref().and_then(|host| Some((host.member.clone()?, host.group_names())));
+        let served = served.into_iter().collect();
+        self.catalog.set_members_ignoring(present.map(|member| member.name.clone()).collect(), &served);
         self.poll();
         self.reconcile();
     }

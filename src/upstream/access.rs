@@ -249,6 +249,12 @@ fn files(access: &Access) -> Vec<PathBuf> {
     }
 }
 
+/// A client of kube's, for what is no member: few requests, whose bytes are read here.
+pub(crate) fn client(access: &Access) -> Result<kube::Client, Failure> {
+    let config = kube_config(access).map_err(|error| untold(&*error))?;
+    kube::Client::try_from(config).map_err(|error| untold(&error))
+}
+
 fn kube_config(access: &Access) -> Result<Config, BoxError> {
     let mut config = match access {
         Access::Kubeconfig { path, context, .. } => from_kubeconfig(path, context.as_deref())?,

@@ -12,6 +12,22 @@ pub use {
     selector::{CLUSTER_LABEL, FleetSelector, ListOptions, list_options},
 };
 
+/// The whole fleet as one subresource, so that a host's kube-aggregator passes it on: a kubeconfig's server may end in it. The
+/// name `proxy` tells a kube-apiserver that a request may take longer than 60 s.
+///
+/// Source: kubernetes/kubernetes `pkg/controlplane/apiserver/config.go`, `LongRunningFunc`.
+pub const FLEET_PROXY: &str = "/apis/kubefold.io/v1alpha1/fleets/main/proxy";
+
+/// What a request for [`FLEET_PROXY`] asks the fleet for, path and query; `None` if it is for something else.
+pub fn through_proxy(path_and_query: &str) -> Option<String> {
+    let rest = path_and_query.strip_prefix(FLEET_PROXY)?;
+    match rest.as_bytes().first() {
+        Some(b'/') => Some(rest.to_owned()),
+        None | Some(b'?') => Some(format!("/{rest}")),
+        Some(_) => None,
+    }
+}
+
 /// Which API a request speaks to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum View {
@@ -74,6 +90,21 @@ mod tests {
             let member = View::Member { name: "east".into(), rest: path.into() };
             assert_eq!(View::of(&format!("/clusters/east{path}")), Ok(member), "{path}");
         }
+    }
+
+    #[test]
+    fn the_proxy_is_the_fleet_whatever_follows() {
+        for (rest, expected) in [
+            ("", Some("/")),
+            ("?a=b", Some("/?a=b")),
+            ("/", Some("/")),
+            ("/api/v1/pods?watch=1", Some("/api/v1/pods?watch=1")),
+            ("/clusters/east//api/v1/a%40b", Some("/clusters/east//api/v1/a%40b")),
+            ("x/api", None),
+        ] {
+            assert_eq!(through_proxy(&format!("{FLEET_PROXY}{rest}")).as_deref(), expected, "{rest}");
+        }
+        assert_eq!(through_proxy("/api/v1/pods"), None);
     }
 
     #[test]

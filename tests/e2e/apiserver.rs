@@ -3,7 +3,9 @@
 use std::{fs, path::Path, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use http::{Method, StatusCode};
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, jwk::JwkSet};
 use serde_json::{Value, json};
 
 use testbed::{Answer, Api, ApiServer, PostgresServer, Process, Testbed, eventually, program, samples::crd};
@@ -19,7 +21,7 @@ fn widget(name: &str, size: u64) -> Value {
 }
 
 /// What a command said: exit code, standard output, standard error.
-async fn run(args: &[&str], folder: &Path) -> (Option<i32>, String, String) {
+pub(crate) async fn run(args: &[&str], folder: &Path) -> (Option<i32>, String, String) {
     let mut command = tokio::process::Command::new(program());
     let said = command.args(args).current_dir(folder).kill_on_drop(true).output();
     let said = tokio::time::timeout(SOON, said).await.expect("an end").unwrap();
@@ -332,6 +334,58 @@ async fn tokens_are_made_and_reviewed_as_a_kube_apiserver_does() {
         let answers = post("/apis/authentication.k8s.io/v1/tokenreviews", &review).await;
         assert_eq!(alike(&answers[0]), alike(&answers[1]), "{token:?}");
     }
+}
+
+/// What both servers say of their keys, without the keys.
+fn keys_alike(answer: &Answer, server: &str) -> Value {
+    let header = |name: &str| answer.headers.get(name).map(|value| value.to_str().unwrap().to_owned());
+    let text = String::from_utf8(answer.body.to_vec()).unwrap().replace(server, "https://server");
+    let mut body: Value = serde_json::from_str(&text).unwrap_or_else(|_| json!(text));
+    for key in body["keys"].as_array_mut().into_iter().flatten() {
+        for own in ["kid", "x", "y"] {
+            assert_eq!(URL_SAFE_NO_PAD.decode(key[own].as_str().unwrap()).unwrap().len(), 32, "{own}");
+            key[own] = json!("of this server");
+        }
+    }
+    if let Some(issuer) = body.get_mut("issuer") {
+        *issuer = json!("issuer");
+    }
+    json!({"code": answer.status.as_u16(), "type": header("content-type"), "cache": header("cache-control"), "body": body})
+}
+
+/// Others check tokens by keys that every ServiceAccount may read.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_keys_that_sign_tokens_are_told_as_by_a_kube_apiserver() {
+    let bed = Testbed::shared(&["east"]).await;
+    let server = ApiServer::start(&[]).await;
+    let (east, api) = (bed["east"].api().await, server.api().await);
+    let own_url = format!("https://{}", server.addr());
+    const KEYS: &str = "/openid/v1/jwks";
+    for path in [KEYS, "/openid/v1/jwks/", "/.well-known/openid-configuration", "/.well-known/openid-configuration/"] {
+        let accepts = ["application/json", "application/jwk-set+json", "*/*", "application/*"];
+        for (method, accept) in accepts.map(|accept| (Method::GET, accept)).into_iter().chain([(Method::POST, "*/*")]) {
+            let ask = async |api: &Api| {
+                let request = Request::builder().method(method.clone()).uri(path).header("accept", accept);
+                api.send(request.body(Bytes::new()).unwrap()).await.unwrap()
+            };
+            let (said, told) = (ask(&east).await, ask(&api).await);
+            let (said, told) = (keys_alike(&said, &bed["east"].server_url()), keys_alike(&told, &own_url));
+            assert_eq!(said, told, "{method} {path} {accept}");
+        }
+    }
+    let admin = server.as_admin();
+    admin.run(&["create", "serviceaccount", "robot"]).await.ok();
+    let token = admin.run(&["create", "token", "robot"]).await.ok().trim().to_owned();
+    let keys = server.with_token("robot", &token).run(&["get", "--raw", KEYS]).await;
+    let keys: JwkSet = serde_json::from_str(keys.ok()).unwrap();
+    let name = jsonwebtoken::decode_header(&token).unwrap().kid.unwrap();
+    let key = DecodingKey::from_jwk(keys.find(&name).unwrap()).unwrap();
+    let mut validation = Validation::new(Algorithm::ES256);
+    validation.validate_aud = false;
+    let claims = jsonwebtoken::decode::<Value>(&token, &key, &validation).unwrap().claims;
+    assert_eq!(claims["sub"], "system:serviceaccount:default:robot");
+    let jane = admin.run(&["--as=jane", "get", "--raw", KEYS]).await;
+    assert!(jane.refused().contains("User \"jane\" cannot get path \"/openid/v1/jwks\""), "{jane}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -39,6 +39,18 @@ pub fn of_people(mut caller: Caller) -> Option<Caller> {
     Some(caller)
 }
 
+/// Somebody of a cluster whose people are this server's: who is Kubernetes' own there, a component or a ServiceAccount, is
+/// somebody in that cluster alone, with `cluster` as his domain. Nobody is this server's own.
+pub fn of_cluster(mut caller: Caller, cluster: &str) -> Option<Caller> {
+    if !caller.user.starts_with(SYSTEM) {
+        return of_people(caller);
+    }
+    caller.extra.retain(|key, _| !key.starts_with(OF_CREDENTIALS));
+    caller.groups.retain(|group| !group.is_empty() && !group.starts_with(OWN));
+    caller.domain = Some(cluster.to_owned());
+    Some(caller)
+}
+
 /// What a connection proved about its client, once for all its requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {

@@ -5,10 +5,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
 
-use crate::{
-    authenticate::{AUTHENTICATED, of_people},
-    caller::Caller,
-};
+use crate::{authenticate::AUTHENTICATED, caller::Caller};
 
 /// The headers in which a front proxy names callers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,8 +21,8 @@ pub struct ProxyHeaders {
 }
 
 impl ProxyHeaders {
-    /// Whom they name; `None` if nobody, or somebody whom no front proxy may name.
-    pub fn caller(&self, headers: &HeaderMap) -> Option<Caller> {
+    /// Whom they name; `None` if nobody. What of that the front proxy may say, is its own.
+    pub(crate) fn caller(&self, headers: &HeaderMap) -> Option<Caller> {
         let user = first(headers, &self.user)?;
         let mut groups = Vec::new();
         for value in self.groups.iter().flat_map(|name| headers.get_all(name)).filter(|value| !value.is_empty()) {
@@ -45,11 +42,11 @@ impl ProxyHeaders {
                 caller.extra.entry(key.clone()).or_default().push(value);
             }
         }
-        of_people(caller)
+        Some(caller)
     }
 
-    /// Removes them, whoever sent them: behind this server they would name somebody, too.
-    pub fn strip(&self, headers: &mut HeaderMap) {
+    /// Removes them.
+    pub(crate) fn strip(&self, headers: &mut HeaderMap) {
         let begins = |name: &&HeaderName| self.extra_prefixes.iter().any(|prefix| name.as_str().starts_with(prefix));
         let extra: Vec<HeaderName> = headers.keys().filter(begins).cloned().collect();
         for name in extra.iter().chain(&self.user).chain(&self.groups).chain(&self.uid) {
@@ -78,7 +75,10 @@ fn text(value: &HeaderValue) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::peer::FrontProxy;
 
     fn rules() -> ProxyHeaders {
         let names = |names: &[&'static str]| names.iter().map(|name| HeaderName::from_static(name)).collect();
@@ -99,7 +99,12 @@ mod tests {
     }
 
     fn caller(pairs: &[(&'static str, &'static str)]) -> Option<Caller> {
-        rules().caller(&headers(pairs))
+        named_by(None, pairs)
+    }
+
+    fn named_by(cluster: Option<&str>, pairs: &[(&'static str, &'static str)]) -> Option<Caller> {
+        let (name, headers_of, cluster) = ("front-proxy".to_owned(), Arc::new(rules()), cluster.map(Arc::from));
+        FrontProxy { name, not_after_s: 0, headers: headers_of, cluster }.caller(&headers(pairs))
     }
 
     /// The cases of Kubernetes' `requestheader_test.go`.
@@ -144,6 +149,21 @@ mod tests {
         let pairs: Vec<_> = groups.iter().map(|group| ("x-remote-group", *group)).collect();
         let jane = caller(&[&[("x-remote-user", "jane")], pairs.as_slice()].concat()).unwrap();
         assert_eq!(jane.groups, ["system:masters", "dev", "system:authenticated"]);
+    }
+
+    /// Its own API server knows who is a component of a cluster, and says so for that cluster alone.
+    #[test]
+    fn a_clusters_api_server_names_its_components_in_that_cluster() {
+        let masters = ("x-remote-group", "system:masters");
+        let aggregator = [("x-remote-user", "system:kube-aggregator"), masters, ("x-remote-group", "kubefold:admins")];
+        let aggregator = named_by(Some("host"), &aggregator).unwrap();
+        assert_eq!(aggregator.groups, ["system:masters", "system:authenticated"]);
+        assert!(!aggregator.is_in("system:masters") && aggregator.domain.as_deref() == Some("host"));
+        let jane = [("x-remote-user", "jane"), masters, ("x-remote-group", "system:nodes")];
+        let jane = named_by(Some("host"), &jane).unwrap();
+        assert_eq!(jane.groups, ["system:masters", "system:authenticated"]);
+        assert!(jane.is_in("system:masters") && jane.domain.is_none());
+        assert_eq!(named_by(Some("host"), &[("x-remote-user", "kubefold:mover")]), None);
     }
 
     #[test]

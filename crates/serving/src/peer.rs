@@ -3,9 +3,15 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use http::HeaderMap;
 use rustls::pki_types::{CertificateDer, UnixTime};
 
-use crate::{authenticate::Identity, tls::Tls};
+use crate::{
+    authenticate::{Identity, of_cluster, of_people},
+    caller::Caller,
+    front_proxy::ProxyHeaders,
+    tls::Tls,
+};
 
 /// What a connection proved about its client, by the authorities of a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +29,21 @@ pub struct FrontProxy {
     pub name: String,
     /// Its certificate's end, in Unix seconds.
     pub not_after_s: u64,
+    /// The headers in which it says so.
+    pub headers: Arc<ProxyHeaders>,
+    /// The cluster whose API server it is, by its name as a domain.
+    pub cluster: Option<Arc<str>>,
+}
+
+impl FrontProxy {
+    /// Whom it names; `None` if nobody, or somebody whom it may not name.
+    pub fn caller(&self, headers: &HeaderMap) -> Option<Caller> {
+        let caller = self.headers.caller(headers)?;
+        match &self.cluster {
+            Some(cluster) => of_cluster(caller, cluster),
+            None => of_people(caller),
+        }
+    }
 }
 
 impl Client {
@@ -68,5 +89,11 @@ impl Peer {
         let client = Arc::new(tls.client(&self.chain, UnixTime::now()));
         self.last.store(Arc::new((tls, Arc::clone(&client))));
         client
+    }
+
+    /// Removes the headers in which front proxies name callers, whoever sent them: behind this server they would name
+    /// somebody, too.
+    pub fn strip_proxy_headers(&self, headers: &mut HeaderMap) {
+        self.tls.load().strip_proxy_headers(headers);
     }
 }

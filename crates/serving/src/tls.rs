@@ -6,6 +6,7 @@ use std::{
     sync::Arc,
 };
 
+use http::HeaderMap;
 use rustls::{
     DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
     client::danger::HandshakeSignatureValid,
@@ -18,9 +19,10 @@ use rustls::{
 };
 
 use crate::{
-    authenticate::{Identity, common_name, of_people},
+    authenticate::{Identity, common_name, of_cluster, of_people},
     caller::Caller,
     fingerprint::{self, Fingerprint},
+    front_proxy::ProxyHeaders,
     peer::{Client, FrontProxy},
 };
 
@@ -38,19 +40,23 @@ pub struct TlsFiles {
     /// The authorities whose client certificates log in. Of those that are not a domain's, the first one that has signed a
     /// certificate says whose it is.
     pub client_authorities: Vec<ClientAuthority>,
-    /// Who may say whose requests it sends.
-    pub front_proxies: Option<FrontProxies>,
+    /// Who may say whose requests they send.
+    pub front_proxies: Vec<FrontProxies>,
     /// Digests of certificates that count no more.
     pub revoked: BTreeSet<Fingerprint>,
 }
 
-/// The front proxies.
+/// Front proxies of one authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrontProxies {
     /// PEM bundle of the authority of their certificates.
     pub bundle: String,
-    /// Their common names.
+    /// Their common names; empty for any.
     pub names: Vec<String>,
+    /// The headers in which they name callers.
+    pub headers: Arc<ProxyHeaders>,
+    /// The cluster whose API server they are, by its name as a domain: see [`of_cluster`]. `None`: they name people only.
+    pub cluster: Option<Arc<str>>,
 }
 
 /// An authority whose client certificates log in.
@@ -74,6 +80,9 @@ pub enum Believed {
     PeopleOnly,
     /// Every user and group, but in another server alone, which has this name.
     InDomain(Arc<str>),
+    /// The people of the cluster of this name are this server's, and who is Kubernetes' own is somebody in that cluster
+    /// alone: see [`of_cluster`].
+    OfCluster(Arc<str>),
 }
 
 /// Judges the certificates of one authority.
@@ -99,6 +108,7 @@ impl Judge {
             Believed::InDomain(domain) => {
                 identity.of_whom(|caller| Some(Caller { domain: Some(domain.to_string()), ..caller }))
             }
+            Believed::OfCluster(cluster) => identity.of_whom(|caller| of_cluster(caller, cluster)),
         })
     }
 
@@ -111,19 +121,21 @@ impl Judge {
 #[derive(Clone)]
 pub struct ProxyJudge {
     verifier: Arc<dyn ClientCertVerifier>,
-    names: Vec<String>,
+    proxies: FrontProxies,
 }
 
 impl ProxyJudge {
     /// Errors: as [`Judge::new`].
     fn new(proxies: &FrontProxies) -> Result<Self, TlsError> {
-        Ok(Self { verifier: client_verifier(proxies.bundle.as_bytes())?, names: proxies.names.clone() })
+        Ok(Self { verifier: client_verifier(proxies.bundle.as_bytes())?, proxies: proxies.clone() })
     }
 
     /// Both count: who signed the certificate, and whose it is.
     fn front_proxy(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Option<FrontProxy> {
         let (name, not_after_s) = common_name(verified(self.verifier.as_ref(), chain, now)?)?;
-        self.names.contains(&name).then_some(FrontProxy { name, not_after_s })
+        let FrontProxies { names, headers, cluster, .. } = &self.proxies;
+        let is_one = names.is_empty() || names.contains(&name);
+        is_one.then(|| FrontProxy { name, not_after_s, headers: Arc::clone(headers), cluster: cluster.clone() })
     }
 }
 
@@ -144,8 +156,8 @@ pub struct Tls {
     pub config: Arc<ServerConfig>,
     /// Judge client certificates after the handshake; without any they count for nothing.
     pub judges: Vec<Judge>,
-    /// Judges those of front proxies.
-    pub front_proxies: Option<ProxyJudge>,
+    /// Judge those of front proxies.
+    pub front_proxies: Vec<ProxyJudge>,
     /// Digests of certificates that count no more.
     pub revoked: Arc<BTreeSet<Fingerprint>>,
 }
@@ -181,7 +193,7 @@ impl Tls {
         }
         let key = PrivateKeyDer::from_pem_slice(files.key.as_bytes()).map_err(|error| serving(&error))?;
         let judges: Vec<Judge> = files.client_authorities.iter().map(Judge::new).collect::<Result<_, _>>()?;
-        let front_proxies = files.front_proxies.as_ref().map(ProxyJudge::new).transpose()?;
+        let front_proxies = files.front_proxies.iter().map(ProxyJudge::new).collect::<Result<_, _>>()?;
         let bundles = files.client_authorities.iter().map(|authority| authority.bundle.as_str());
         let bundles = bundles.chain(files.front_proxies.iter().map(|proxies| proxies.bundle.as_str()));
         let of_all = client_verifier(bundles.collect::<Vec<_>>().join("\n").as_bytes())?;
@@ -201,7 +213,7 @@ impl Tls {
 
     /// TLS of a server to which no certificate says who asks.
     pub fn without_certificates(config: Arc<ServerConfig>) -> Self {
-        Self { config, judges: Vec::new(), front_proxies: None, revoked: Arc::default() }
+        Self { config, judges: Vec::new(), front_proxies: Vec::new(), revoked: Arc::default() }
     }
 
     /// What a connection proved about its client by the certificates that it showed.
@@ -216,8 +228,13 @@ impl Tls {
             tracing::info!("a client showed a certificate that is revoked");
             return Client::NOBODY;
         }
-        let front_proxy = self.front_proxies.as_ref().and_then(|judge| judge.front_proxy(chain, now));
+        let front_proxy = self.front_proxies.iter().find_map(|judge| judge.front_proxy(chain, now));
         Client { identity: Self::identity(&self.judges, chain, now), front_proxy }
+    }
+
+    /// Removes the headers in which front proxies name callers, whoever sent them.
+    pub fn strip_proxy_headers(&self, headers: &mut HeaderMap) {
+        self.front_proxies.iter().for_each(|judge| judge.proxies.headers.strip(headers));
     }
 
     /// Whose certificates they are. The word of the first authority that is of no domain counts; of those of domains, only

@@ -2,11 +2,13 @@
 
 use std::sync::{Arc, OnceLock};
 
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, header};
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, TokenData, Validation, decode, encode};
-use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
-use serde_json::Value;
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PublicKeyData as _};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use crate::{
     authn::{Authentication, Bearer, By, Reviewed, Reviewer, ends_s},
@@ -15,7 +17,7 @@ use crate::{
 use kubefold_apiserver::{
     Status,
     registry::Registry,
-    serve::{ISSUER, SignError, TokenUser, Tokens, account_of},
+    serve::{ISSUER, PublishedKeys, SignError, TokenUser, Tokens, account_of},
 };
 
 /// In the state directory.
@@ -39,6 +41,9 @@ pub enum AccountKeyError {
 pub(super) struct Accounts {
     signer: EncodingKey,
     verifier: DecodingKey,
+    /// Its public half, and how tokens name it.
+    jwks: Value,
+    header: Header,
     /// Where the accounts are, once the server runs.
     registry: OnceLock<Registry>,
 }
@@ -56,8 +61,13 @@ impl Accounts {
         };
         let pair = KeyPair::from_pem(&pem).map_err(AccountKeyError::Broken)?;
         let signer = EncodingKey::from_ec_der(pair.serialized_der());
-        let verifier = DecodingKey::from_ec_der(pair.public_key_raw());
-        Ok(Self { signer, verifier, registry: OnceLock::new() })
+        let point = pair.public_key_raw();
+        let verifier = DecodingKey::from_ec_der(point);
+        // As a kube-apiserver names its keys. Source: kubernetes `pkg/serviceaccount/jwt.go`, `keyIDFromPublicKey`.
+        let id = URL_SAFE_NO_PAD.encode(Sha256::digest(pair.subject_public_key_info()));
+        let jwks = jwks(&id, point);
+        let header = Header { kid: Some(id), ..Header::new(Algorithm::ES256) };
+        Ok(Self { signer, verifier, jwks, header, registry: OnceLock::new() })
     }
 
     /// Says where the accounts are.
@@ -87,8 +97,15 @@ impl Accounts {
     }
 
     fn sign(&self, claims: &Value) -> Result<String, SignError> {
-        encode(&Header::new(Algorithm::ES256), claims, &self.signer).map_err(|error| SignError(error.into()))
+        encode(&self.header, claims, &self.signer).map_err(|error| SignError(error.into()))
     }
+}
+
+/// The set of one key on the curve P-256: an uncompressed point, its coordinates behind one byte.
+fn jwks(id: &str, point: &[u8]) -> Value {
+    let (x, y) = point.get(1..).unwrap_or_default().split_at(point.len() / 2);
+    let [x, y] = [x, y].map(|coordinate| URL_SAFE_NO_PAD.encode(coordinate));
+    json!({"keys": [{"use": "sig", "kty": "EC", "kid": id, "crv": "P-256", "alg": "ES256", "x": x, "y": y}]})
 }
 
 impl Reviewer for Accounts {
@@ -113,9 +130,16 @@ impl Reviewer for Accounts {
 pub(super) struct AllTokens {
     pub(super) accounts: Arc<Accounts>,
     pub(super) authentication: Arc<Authentication>,
+    /// Where clients reach the server.
+    pub(super) url: String,
 }
 
 impl Tokens for AllTokens {
+    fn published_keys(&self) -> Option<PublishedKeys> {
+        let url = self.url.trim_end_matches('/').to_owned();
+        Some(PublishedKeys { jwks: self.accounts.jwks.clone(), algorithm: "ES256", url })
+    }
+
     fn sign(&self, claims: &Value) -> Result<String, SignError> {
         self.accounts.sign(claims)
     }

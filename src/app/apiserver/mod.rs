@@ -89,8 +89,11 @@ impl ApiServerApp {
         let Front { door, address, url, security, tls, expiries, authentication, auditing } =
             Front::open(&options.serving, &state, Authorities::default()).await?;
         let authentication = Arc::new(authentication.reviewed_by(Arc::clone(&accounts) as Arc<dyn Reviewer>));
-        let tokens =
-            Arc::new(AllTokens { accounts: Arc::clone(&accounts), authentication: Arc::clone(&authentication) });
+        let tokens = Arc::new(AllTokens {
+            accounts: Arc::clone(&accounts),
+            authentication: Arc::clone(&authentication),
+            url: url.clone(),
+        });
         let server = server(&options, Arc::clone(&storage)).account_tokens(tokens);
         let running = Box::pin(server.start()).await?;
         accounts.serve(running.registry().clone());
@@ -116,8 +119,18 @@ impl ApiServerApp {
         });
         let (published, registry, kept) = (Arc::new(Mutex::new(published)), None, Arc::clone(&state));
         let options = options.serving;
-        let renewal =
-            Renewal { options, security, tls, published, authentication, auditing, registry, expiries, state };
+        let renewal = Renewal {
+            options,
+            security,
+            tls,
+            published,
+            authentication,
+            auditing,
+            registry,
+            host: None,
+            expiries,
+            state,
+        };
         tasks.spawn(draining.clone().run_until_cancelled_owned(renewal.run()));
         tasks.close();
         Ok(Self { address, draining, tasks, storage, _state: kept })

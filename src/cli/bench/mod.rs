@@ -10,7 +10,6 @@ mod embedded;
 mod meter;
 mod plan;
 mod process;
-mod progress;
 mod record;
 mod report;
 mod schedule;

@@ -12,13 +12,13 @@ use crate::cli::bench::{
     meter::Meter,
     plan::{Scenario, Shape},
     process::Process,
-    progress::Progress,
     record::Record,
     report::{Ran, Report, ScenarioReport, TargetKind, TargetReport, WatchReport},
     schedule::Schedule,
     space::Space,
     target::Target,
 };
+use crate::cli::progress::Progress;
 #[cfg(feature = "demo")]
 use crate::cli::{
     bench::{

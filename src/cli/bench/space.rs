@@ -10,10 +10,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::cli::bench::{
-    plan::{Kind, Shape},
+use crate::cli::{
+    bench::{
+        plan::{Kind, Shape},
+        target::Target,
+    },
     progress::Progress,
-    target::Target,
 };
 use kubefold_wire::golang::Quoted;
 

@@ -126,8 +126,12 @@ impl Calls {
         if !uid.is_empty() {
             options["preconditions"] = json!({"uid": uid});
         }
+        // A kube-apiserver reads no options of the query where there is a body.
+        if by.dry_run {
+            options["dryRun"] = json!(["All"]);
+        }
         let body = Some((JSON, options.to_string()));
-        absent(self.send(by.caller, Method::DELETE, &place.object(), &by.query(&[]), body).await)
+        absent(self.send(by.caller, Method::DELETE, &place.object(), "", body).await)
     }
 
     async fn send(

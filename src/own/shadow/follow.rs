@@ -10,11 +10,7 @@ use std::{
 use futures::StreamExt;
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::{
-    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
-    task::JoinSet,
-    time::sleep,
-};
+use tokio::{task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -22,7 +18,9 @@ use super::{
     calls::{By, Place},
     compose::Seen,
     object::{Reference, list, states},
+    pending::{Name, Pending},
     undo,
+    world::namespaces,
 };
 use crate::{
     own::GROUP,
@@ -32,7 +30,7 @@ use crate::{
 };
 use kubefold_apiserver::{
     kinds::Kind,
-    registry::{Event, From, Registry, Selection, WriteOptions},
+    registry::{DeleteOptions, Event, From, Registry, Selection, WriteOptions},
 };
 use kubefold_wire::{
     access::{text, texts},
@@ -52,9 +50,6 @@ const TOGETHER: Duration = Duration::from_millis(50);
 const RECORDS_MAX: usize = 256;
 const RECORDS_BYTES_MAX: usize = 1 << 20;
 
-/// A ShadowResource: namespace and name.
-pub(super) type Name = (String, String);
-
 /// Which ShadowResources have an item, by its resource and key.
 #[derive(Default)]
 struct Items {
@@ -63,7 +58,8 @@ struct Items {
 }
 
 impl Items {
-    fn set(&mut self, name: &Name, places: BTreeSet<(Gvr, String)>) {
+    /// Says which items one has; `None`: it is gone.
+    fn set(&mut self, name: &Name, places: Option<BTreeSet<(Gvr, String)>>) {
         for (gvr, key) in self.of.remove(name).into_iter().flatten() {
             let Some(keys) = self.by_key.get_mut(&gvr) else { continue };
             if let Some(names) = keys.get_mut(&key) {
@@ -76,13 +72,12 @@ impl Items {
                 self.by_key.remove(&gvr);
             }
         }
+        let Some(places) = places else { return };
         for (gvr, key) in &places {
             let keys = self.by_key.entry(gvr.clone()).or_default();
             keys.entry(key.clone()).or_default().insert(name.clone());
         }
-        if !places.is_empty() {
-            self.of.insert(name.clone(), places);
-        }
+        self.of.insert(name.clone(), places);
     }
 
     fn having(&self, gvr: &Gvr, key: &str) -> Vec<Name> {
@@ -102,23 +97,24 @@ pub struct Follower {
     registry: Registry,
     kind: Arc<Kind>,
     items: Mutex<Items>,
-    dirty: UnboundedSender<Name>,
+    changed: Pending<()>,
 }
 
 impl Follower {
     /// Follows until cancelled.
     pub async fn run(shadow: Shadow, stores: Arc<Stores>, registry: Registry, until: CancellationToken) {
         let Some(kind) = registry.kind(GROUP, KIND) else { return };
-        let (dirty, changed) = unbounded_channel();
-        let follower = Arc::new(Self { shadow, stores, registry, kind, items: Mutex::default(), dirty });
+        let follower =
+            Arc::new(Self { shadow, stores, registry, kind, items: Mutex::default(), changed: Pending::default() });
         let all = async {
             tokio::join!(
                 undo::run(&follower.shadow, &follower.registry, &follower.kind),
-                follower.refresh(changed),
+                follower.refresh(),
+                follower.namespaces(),
                 follower.objects()
             );
         };
-        until.run_until_cancelled(all).await;
+        Box::pin(until.run_until_cancelled(all)).await;
     }
 
     /// Follows the ShadowResources themselves.
@@ -142,7 +138,7 @@ impl Follower {
                 }
                 Event::Deleted(object) => {
                     let name = (object.namespace().to_owned(), object.name().to_owned());
-                    self.items.lock().set(&name, BTreeSet::new());
+                    self.items.lock().set(&name, None);
                 }
                 Event::Synced(_) | Event::Progress(_) => {}
             }
@@ -162,7 +158,7 @@ impl Follower {
         }
         let kinds: BTreeSet<Gvr> = places.iter().map(|(gvr, _)| gvr.clone()).collect();
         let is_new = self.items.lock().of.get(name) != Some(&places);
-        self.items.lock().set(name, places);
+        self.items.lock().set(name, Some(places));
         for gvr in kinds {
             tasks.follow(self, gvr);
         }
@@ -176,19 +172,19 @@ impl Follower {
     }
 
     fn mark(&self, name: &Name) {
-        // Nobody listens only at the end.
-        drop(self.dirty.send(name.clone()));
+        self.changed.add(name.clone(), ());
     }
 
     /// Looks at ShadowResources again whose items have changed.
-    async fn refresh(&self, mut changed: UnboundedReceiver<Name>) {
-        while let Some(first) = changed.recv().await {
+    async fn refresh(&self) {
+        loop {
+            self.changed.added().await;
             sleep(TOGETHER).await;
-            let mut names = BTreeSet::from([first]);
-            while let Ok(name) = changed.try_recv() {
-                names.insert(name);
-            }
-            for (namespace, name) in names {
+            for (namespace, name) in self.changed.take().into_keys() {
+                if self.shadow.world().lacks_namespace(&namespace).await {
+                    self.go_with_namespace(&namespace, &name).await;
+                    continue;
+                }
                 match self.registry.get(&self.kind, &namespace, &name).await {
                     Err(status) if status.code != http::StatusCode::NOT_FOUND => {
                         tracing::debug!(namespace, name, error = status.message, "a ShadowResource is not looked at");
@@ -199,11 +195,35 @@ impl Follower {
         }
     }
 
+    /// Deletes a ShadowResource whose namespace is gone.
+    async fn go_with_namespace(&self, namespace: &str, name: &str) {
+        let deleted = self.registry.delete(&self.kind, namespace, name, &DeleteOptions::default()).await;
+        if let Err(status) = deleted
+            && status.code != http::StatusCode::NOT_FOUND
+        {
+            tracing::info!(namespace, name, error = status.message, "a ShadowResource stays behind its namespace");
+        }
+    }
+
+    /// Marks those in namespaces that go.
+    async fn namespaces(&self) {
+        let gvr = namespaces();
+        loop {
+            if let Ok(ready) = self.stores.ready_in(&gvr, None, Mode::Lenient).await {
+                let of_namespace = |namespace: &str| {
+                    self.items.lock().of.keys().filter(|name| name.0 == namespace).cloned().collect::<Vec<Name>>()
+                };
+                self.store(&ready.running, of_namespace).await;
+            }
+            sleep(RETRY_AFTER).await;
+        }
+    }
+
     /// Follows one kind of items.
     async fn kind(&self, gvr: &Gvr) {
         loop {
             if let Ok(ready) = self.stores.ready_in(gvr, None, Mode::Lenient).await {
-                self.store(&ready.running, gvr).await;
+                self.store(&ready.running, |key| self.items.lock().having(gvr, key)).await;
             }
             sleep(RETRY_AFTER).await;
             // What changed meanwhile.
@@ -212,8 +232,8 @@ impl Follower {
         }
     }
 
-    /// Ends with the store.
-    async fn store(&self, running: &Arc<Running>, gvr: &Gvr) {
+    /// Marks those that an object of a store is about. Ends with the store.
+    async fn store(&self, running: &Arc<Running>, about: impl Fn(&str) -> Vec<Name>) {
         let store = &running.store;
         let (_, mut cursor) = store.snapshot_and_cursor(Revision(0), &Interest::Everything);
         let mut news = store.subscribe();
@@ -222,7 +242,8 @@ impl Follower {
             news.borrow_and_update();
             match store.read(&mut cursor, RECORDS_MAX, RECORDS_BYTES_MAX, &mut records) {
                 ReadAfter::Expired => {
-                    self.items.lock().all_of(gvr).iter().for_each(|name| self.mark(name));
+                    let all: Vec<Name> = self.items.lock().of.keys().cloned().collect();
+                    all.iter().for_each(|name| self.mark(name));
                     (_, cursor) = store.snapshot_and_cursor(Revision(0), &Interest::Everything);
                 }
                 _ if records.is_empty() => {
@@ -233,7 +254,7 @@ impl Follower {
                 _ => {
                     for record in records.drain(..) {
                         let key = String::from_utf8_lossy(record.entry.key());
-                        self.items.lock().having(gvr, &key).iter().for_each(|name| self.mark(name));
+                        about(&key).iter().for_each(|name| self.mark(name));
                     }
                 }
             }

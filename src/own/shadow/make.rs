@@ -142,13 +142,8 @@ impl Shadow {
 
     /// Errors: 404.
     async fn has_namespace(&self, namespace: &str) -> Result<(), Status> {
-        let reference = Reference { kind: "Namespace".to_owned(), name: namespace.to_owned(), ..Reference::default() };
-        let reference = Reference { api_version: "v1".to_owned(), ..reference };
-        let Some(place) = self.place(&reference).await else { return Ok(()) };
-        match self.asked(&Self::itself(), &place, true).await {
-            Seen::Absent => Err(OwnError::NoNamespace(namespace.to_owned()).into()),
-            _ => Ok(()),
-        }
+        let is_absent = self.world().lacks_namespace(namespace).await;
+        if is_absent { Err(OwnError::NoNamespace(namespace.to_owned()).into()) } else { Ok(()) }
     }
 
     /// A dry run of every step. What needs an earlier item is not tried, and that is told.

@@ -10,6 +10,7 @@
 //! - `journal`: what is noted before items are made
 //! - `follow`: what changes in the fleet is looked at again; deletions go on
 //! - `undo`: what a write left half-made goes
+//! - `pending`: names that wait to be looked at
 //! - `phase`: whether an item is ready
 //! - `world`: what they need of the fleet
 
@@ -19,6 +20,7 @@ mod follow;
 mod journal;
 mod make;
 mod object;
+mod pending;
 mod phase;
 mod plan;
 #[cfg(test)]
@@ -29,9 +31,7 @@ mod world;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 pub use self::follow::Follower;
 pub use self::object::{FINALIZER, KIND, PLURAL, ShadowResource};
@@ -39,6 +39,7 @@ use self::{
     calls::{Calls, Place},
     journal::{Journal, Note},
     object::Reference,
+    pending::Pending,
     world::{Served, World},
 };
 use crate::{config::Alias, own::FleetLink, stores::Stores};
@@ -64,9 +65,7 @@ pub struct Inner {
     calls: Calls,
     journal: Journal,
     /// Writes that are to be undone later.
-    later: UnboundedSender<Note>,
-    /// The other end, until somebody follows.
-    again: Mutex<Option<UnboundedReceiver<Note>>>,
+    again: Pending<Note>,
 }
 
 impl std::ops::Deref for Shadow {
@@ -84,9 +83,7 @@ impl Shadow {
     }
 
     fn over(world: Arc<dyn World>, storage: Arc<dyn Storage>) -> Self {
-        let (later, again) = unbounded_channel();
-        let (calls, journal, again) = (Calls(world), Journal(storage), Mutex::new(Some(again)));
-        Self(Arc::new(Inner { calls, journal, later, again }))
+        Self(Arc::new(Inner { calls: Calls(world), journal: Journal(storage), again: Pending::default() }))
     }
 
     /// The kind that is served, under these further groups and versions, too.
@@ -98,7 +95,7 @@ impl Shadow {
     /// Has a write undone later. The note of it stays until then.
     fn look_again(&self, note: Note) {
         // Where nobody follows any more, the next process does.
-        drop(self.later.send(note));
+        self.again.add((note.namespace.clone(), note.name.clone()), note);
     }
 
     fn is_itself(&self, caller: &Caller) -> bool {

@@ -62,48 +62,6 @@ pub(super) fn kind() -> TypedKind<ShadowResource> {
 }
 
 fn schema() -> Value {
-    let word = |description: &str| json!({"type": "string", "description": description});
-    let item = json!({
-        "type": "object",
-        "description": "A whole object of any kind that the fleet serves. In a namespaced kind without a namespace it is in that of the ShadowResource.",
-        "x-kubernetes-preserve-unknown-fields": true,
-        "required": ["apiVersion", "kind", "metadata"],
-        "properties": {
-            "apiVersion": word("The group and version, such as apps/v1."),
-            "kind": word("The kind, such as Deployment."),
-            "metadata": {
-                "type": "object",
-                "description": "Name, namespace, labels, annotations.",
-                "x-kubernetes-preserve-unknown-fields": true,
-            },
-        },
-    });
-    let state = json!({
-        "type": "object",
-        "x-kubernetes-preserve-unknown-fields": true,
-        "properties": {
-            "apiVersion": word("The group and version."),
-            "kind": word("The kind."),
-            "namespace": word("The namespace; absent where the kind has none."),
-            "name": word("The name."),
-            "uid": word("The UID in the fleet."),
-            "members": {"type": "array", "items": {"type": "string"}, "description": "The members that have it."},
-            "phase": word("Ready, Progressing, Failed, Missing or Unknown."),
-            "message": word("Why it is not ready."),
-        },
-    });
-    let condition = json!({
-        "type": "object",
-        "required": ["type", "status", "reason", "lastTransitionTime"],
-        "properties": {
-            "type": word("Ready."),
-            "status": word("True, False or Unknown."),
-            "reason": word("The phase of the items that decide."),
-            "message": word("Which items these are."),
-            "lastTransitionTime": {"type": "string", "format": "date-time", "description": "When the status changed last."},
-            "observedGeneration": {"type": "integer", "format": "int64", "description": "The generation that it is about."},
-        },
-    });
     json!({
         "type": "object",
         "description": "A ShadowResource is several objects under one name. It is made and deleted as a whole. What is read of it is read from the objects: whoever changes one of them changes it.",
@@ -118,7 +76,7 @@ fn schema() -> Value {
                         "description": "The objects, in the order in which they are made. They are deleted in the reverse order.",
                         "x-kubernetes-list-type": "atomic",
                         "maxItems": ITEMS_MAX,
-                        "items": item,
+                        "items": item_schema(),
                     },
                 },
             },
@@ -128,15 +86,69 @@ fn schema() -> Value {
                 "properties": {
                     "phase": word("The worst phase of its items."),
                     "ready": word("How many items are ready, of how many."),
-                    "items": {"type": "array", "description": "One for each item.", "items": state},
+                    "items": {"type": "array", "description": "One for each item.", "items": state_schema()},
                     "conditions": {
                         "type": "array",
                         "x-kubernetes-list-type": "map",
                         "x-kubernetes-list-map-keys": ["type"],
-                        "items": condition,
+                        "items": condition_schema(),
                     },
                 },
             },
+        },
+    })
+}
+
+fn word(description: &str) -> Value {
+    json!({"type": "string", "description": description})
+}
+
+fn item_schema() -> Value {
+    json!({
+        "type": "object",
+        "description": "A whole object of any kind that the fleet serves. In a namespaced kind without a namespace it is in that of the ShadowResource.",
+        "x-kubernetes-preserve-unknown-fields": true,
+        "required": ["apiVersion", "kind", "metadata"],
+        "properties": {
+            "apiVersion": word("The group and version, such as apps/v1."),
+            "kind": word("The kind, such as Deployment."),
+            "metadata": {
+                "type": "object",
+                "description": "Name, namespace, labels, annotations.",
+                "x-kubernetes-preserve-unknown-fields": true,
+            },
+        },
+    })
+}
+
+fn state_schema() -> Value {
+    json!({
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": true,
+        "properties": {
+            "apiVersion": word("The group and version."),
+            "kind": word("The kind."),
+            "namespace": word("The namespace; absent where the kind has none."),
+            "name": word("The name."),
+            "uid": word("The UID in the fleet."),
+            "members": {"type": "array", "items": {"type": "string"}, "description": "The members that have it."},
+            "phase": word("Ready, Progressing, Failed, Missing or Unknown."),
+            "message": word("Why it is not ready."),
+        },
+    })
+}
+
+fn condition_schema() -> Value {
+    json!({
+        "type": "object",
+        "required": ["type", "status", "reason", "lastTransitionTime"],
+        "properties": {
+            "type": word("Ready."),
+            "status": word("True, False or Unknown."),
+            "reason": word("The phase of the items that decide."),
+            "message": word("Which items these are."),
+            "lastTransitionTime": {"type": "string", "format": "date-time", "description": "When the status changed last."},
+            "observedGeneration": {"type": "integer", "format": "int64", "description": "The generation that it is about."},
         },
     })
 }
@@ -148,7 +160,7 @@ fn faults(list: &[Map<String, Value>]) -> Vec<Cause> {
     for (at, item) in list.iter().enumerate() {
         let item = Value::Object(item.clone());
         let field = |name: &str| format!("spec.flowList[{at}].{name}");
-        let required = |name: &str, why: &str| Cause::required(&field(name), why);
+        let required = |name: &str, why: &str| Cause::required(field(name), why);
         let reference = Reference::of(&item);
         for (name, said) in [("apiVersion", &reference.api_version), ("kind", &reference.kind)] {
             if said.is_empty() {
@@ -161,7 +173,7 @@ fn faults(list: &[Map<String, Value>]) -> Vec<Cause> {
         let (group, _) = split_api_version(&reference.api_version).unwrap_or_default();
         if group == GROUP || reference.kind == KIND {
             let why = "kubefold's own objects cannot be items of a ShadowResource";
-            causes.push(Cause::forbidden(&field("kind"), why));
+            causes.push(Cause::forbidden(field("kind"), why));
         }
         let same = |(of_group, other): &&(String, Reference)| {
             *of_group == group

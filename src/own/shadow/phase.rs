@@ -74,7 +74,9 @@ fn pod(object: &Value) -> (Phase, String) {
     match text(object, "/status/phase") {
         "Succeeded" => (Phase::Ready, String::new()),
         "Failed" => (Phase::Failed, said(text(object, "/status/message"), "it failed")),
-        "Running" => by_condition(object, "Ready").unwrap_or((Phase::Progressing, "it is not ready".to_owned())),
+        "Running" => {
+            by_condition(object, "Ready").unwrap_or_else(|| (Phase::Progressing, "it is not ready".to_owned()))
+        }
         _ => {
             let waiting = items(object, "/status/containerStatuses").iter().find_map(|container| {
                 let reason = text(container, "/state/waiting/reason");

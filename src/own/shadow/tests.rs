@@ -7,6 +7,7 @@ use std::sync::{
 
 use futures::{FutureExt, future::BoxFuture};
 use http::{Method, Request, Response, StatusCode};
+use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::{Duration, Instant, timeout};
@@ -88,8 +89,12 @@ impl Fleet {
 impl World for Fleet {
     fn answer(&self, request: Request<Body>) -> BoxFuture<'_, Option<Response<Body>>> {
         Box::pin(async move {
-            let is_change =
-                request.method() != Method::GET && !request.uri().query().unwrap_or_default().contains("dryRun");
+            let (parts, body) = request.into_parts();
+            let body = body.collect().await.unwrap().to_bytes();
+            let is_dry_run = parts.uri.query().unwrap_or_default().contains("dryRun")
+                || (parts.method == Method::DELETE && String::from_utf8_lossy(&body).contains("dryRun"));
+            let is_change = parts.method != Method::GET && !is_dry_run;
+            let request = Request::from_parts(parts, full(body));
             let number = if is_change { self.changes.fetch_add(1, Relaxed) } else { usize::MAX };
             let fault = self.fault.lock().filter(|(at, _)| *at == number).map(|(_, fault)| fault);
             let failed = || {
@@ -141,6 +146,10 @@ impl World for Fleet {
 
     fn of_no_kind(&self, _: &Reference) -> Seen {
         Seen::Absent
+    }
+
+    fn lacks_namespace<'a>(&'a self, name: &'a str) -> BoxFuture<'a, bool> {
+        futures::future::ready(name != "default").boxed()
     }
 }
 
@@ -381,8 +390,7 @@ async fn an_item_that_is_there_is_named_and_can_be_adopted() {
 async fn wrong_items_are_told_by_their_field() {
     let (fleet, storage) = (Fleet::new().await, memory());
     let process = Process::new(&fleet, &storage).await;
-    let service =
-        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": [{"port": 0}]}});
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": [{"port": 0, "targetPort": 1}]}});
     for (items, field) in [
         (vec![map("a", "1"), service], "spec.flowList[1].spec.ports[0].port"),
         (vec![map("a", "1"), map("a", "2")], "spec.flowList[1]"),

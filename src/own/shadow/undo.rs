@@ -6,9 +6,9 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     Shadow,
-    follow::Name,
     journal::Note,
     object::{Reference, list},
+    pending::Name,
 };
 use kubefold_apiserver::{kinds::Kind, registry::Registry};
 use kubefold_wire::access::text;
@@ -20,7 +20,6 @@ const LANDS_WITHIN: Duration = Duration::from_secs(60);
 
 /// Undoes what writes have left half-made: those of an earlier process, and those that are not done with.
 pub(super) async fn run(shadow: &Shadow, registry: &Registry, kind: &Arc<Kind>) {
-    let mut again = shadow.again.lock().take();
     let mut open: BTreeMap<Name, (Note, Instant)> = BTreeMap::new();
     match shadow.journal.all().await {
         Ok(notes) => open.extend(notes.into_iter().map(|note| (of_note(&note), (note, Instant::now())))),
@@ -32,17 +31,11 @@ pub(super) async fn run(shadow: &Shadow, registry: &Registry, kind: &Arc<Kind>) 
                 open.insert(name, (note, since));
             }
         }
-        let next = async {
-            match &mut again {
-                Some(again) => again.recv().await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
-            note = next => match note {
-                Some(note) => drop(open.insert(of_note(&note), (note, Instant::now()))),
-                None => again = None,
-            },
+            () = shadow.again.added() => {
+                let taken = shadow.again.take().into_iter();
+                open.extend(taken.map(|(name, note)| (name, (note, Instant::now()))));
+            }
             () = sleep(RETRY_AFTER), if !open.is_empty() => {}
         }
     }

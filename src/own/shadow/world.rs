@@ -7,7 +7,7 @@ use http::{Request, Response};
 
 use super::{calls::Place, compose::Seen, object::Reference};
 use crate::{catalog::Scope, own::FleetLink, stores::Stores, view::Mode};
-use kubefold_wire::body::Body;
+use kubefold_wire::{body::Body, resource::Gvr};
 
 /// The fleet, as far as ShadowResources ask it.
 pub(super) trait World: Send + Sync + 'static {
@@ -22,6 +22,14 @@ pub(super) trait World: Send + Sync + 'static {
 
     /// What there is of an item whose kind nobody serves.
     fn of_no_kind(&self, reference: &Reference) -> Seen;
+
+    /// Says whether a namespace is known to be in no member, with none of them left out.
+    fn lacks_namespace<'a>(&'a self, name: &'a str) -> BoxFuture<'a, bool>;
+}
+
+/// The resource of namespaces.
+pub(super) fn namespaces() -> Gvr {
+    Gvr::new("", "v1", "namespaces")
 }
 
 /// The fleet that is served.
@@ -79,5 +87,13 @@ impl World for Served {
             return Seen::Absent;
         }
         Seen::Unknown(format!("no member is known to serve kind {} in {}", reference.kind, reference.api_version))
+    }
+
+    fn lacks_namespace<'a>(&'a self, name: &'a str) -> BoxFuture<'a, bool> {
+        Box::pin(async move {
+            // A member that is down may have it.
+            let ready = self.stores.ready_in(&namespaces(), None, Mode::Strict).await;
+            ready.is_ok_and(|ready| ready.store().get(name).is_none())
+        })
     }
 }

@@ -411,6 +411,7 @@ fn taints_of_members_repel_what_does_not_bear_them() {
         client_authorities: Vec::new(),
         aliases: Vec::new(),
         own: Default::default(),
+        aggregation: None,
     };
     assert_eq!(Rules::new(&config), Rules::default());
     let taint = Taint { key: "gpu".into(), value: "a100".into(), effect: "NoSchedule".into() };

@@ -110,7 +110,7 @@ impl Registry {
         record: &Record,
         options: &DeleteOptions,
     ) -> Result<Result<Deleted, Option<Record>>, Status> {
-        let value = Self::object(kind, record, record.revision)?.value();
+        let value = Self::object(kind, record.clone(), record.revision)?.value();
         let shown = |value: Value, revision| shown_value(kind, &record.key, value, revision);
         check(kind, name, options, &value)?;
         let value = Box::pin(self.begin_delete(kind, value, options)).await?;

@@ -28,7 +28,7 @@ impl Registry {
             let page = self.inner.storage.range(range).await.map_err(|error| errors::of_storage(&error))?;
             let Page { records, more, .. } = page;
             for record in &records {
-                let object = Self::object(kind, record, record.revision)?;
+                let object = Self::object(kind, record.clone(), record.revision)?;
                 let value = stored(kind, &object.stored())?;
                 if Object::of_record(record).is_as_stored(&value) {
                     continue;

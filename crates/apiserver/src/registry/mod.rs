@@ -204,7 +204,7 @@ impl Registry {
     /// A stored object as this kind has it.
     ///
     /// Errors: 500, if it cannot be said in this version.
-    fn object(kind: &Kind, record: &Record, revision: u64) -> Result<Object, Status> {
+    fn object(kind: &Kind, record: Record, revision: u64) -> Result<Object, Status> {
         let object = Object::at(record, revision);
         if object.is_of(kind) && !kind.strategy.rereads() {
             return Ok(object);
@@ -212,15 +212,15 @@ impl Registry {
         let value = kind.strategy.from_storage(object.stored());
         let mut value = value.map_err(|error| errors::unreadable(kind, object.name(), &error))?;
         meta::set_type(&mut value, kind);
-        Ok(Object::of_value(&record.key, &value, revision))
+        Ok(Object::of_value(object.key(), &value, revision))
     }
 
     /// A stored object as it is shown.
     ///
     /// Errors: as [`Self::object`].
-    fn shown(kind: &Kind, record: &Record, revision: u64) -> Result<Object, Status> {
+    fn shown(kind: &Kind, record: Record, revision: u64) -> Result<Object, Status> {
         let object = Self::object(kind, record, revision)?;
-        Ok(if kind.strategy.decorates() { shown_value(kind, &record.key, object.stored(), revision) } else { object })
+        Ok(if kind.strategy.decorates() { shown_value(kind, object.key(), object.stored(), revision) } else { object })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{io::Write as _, sync::Arc};
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use serde_json::{Map, Value};
 
 use crate::{kinds::Kind, storage::Record};
@@ -28,6 +28,8 @@ const METADATA: [&str; 14] = [
 const BEFORE_REVISION: usize = 5;
 /// A stored value begins with the place of the revision in its JSON.
 const HEAD_BYTES: usize = 4;
+/// `,"resourceVersion":""` and the longest number.
+const REVISION_BYTES_MAX: usize = 41;
 
 /// One object as it was at one revision. Cheap to clone: its bytes are the storage's own.
 #[derive(Clone, Debug)]
@@ -42,21 +44,21 @@ pub struct Object {
 impl Object {
     /// The object of a record.
     pub fn of_record(record: &Record) -> Self {
-        Self::at(record, record.revision)
+        Self::at(record.clone(), record.revision)
     }
 
     /// The object of a record, as of another revision: that of its deletion.
-    pub(super) fn at(record: &Record, revision: u64) -> Self {
-        let mut json = record.value.clone();
-        let head = json.split_to(HEAD_BYTES.min(json.len()));
-        let place = <[u8; HEAD_BYTES]>::try_from(&*head).map_or(0, u32::from_le_bytes);
+    pub(super) fn at(record: Record, revision: u64) -> Self {
+        let Record { key, value: mut json, .. } = record;
+        let place = json.first_chunk::<HEAD_BYTES>().map_or(0, |head| u32::from_le_bytes(*head));
+        json.advance(HEAD_BYTES.min(json.len()));
         let place = usize::try_from(place).unwrap_or_default().min(json.len());
-        Self { key: Arc::clone(&record.key), json, place, revision }
+        Self { key, json, place, revision }
     }
 
     /// An object that is not stored: the answer to a dry run.
     pub fn of_value(key: &str, value: &Value, revision: u64) -> Self {
-        Self::at(&Record { key: key.into(), value: encode(value), revision }, revision)
+        Self::at(Record { key: key.into(), value: encode(value), revision }, revision)
     }
 
     /// The revision of its last change; 0 if it is not stored.
@@ -92,10 +94,21 @@ impl Object {
         &self.json
     }
 
+    /// About how long its JSON is: never shorter than it is.
+    pub(crate) fn len(&self) -> usize {
+        self.json.len() + REVISION_BYTES_MAX
+    }
+
     /// Appends its JSON.
     pub fn write_to(&self, out: &mut Vec<u8>) {
+        self.write_behind(0, out);
+    }
+
+    /// Appends its JSON without so many of its first bytes, which are before the revision.
+    pub(crate) fn write_behind(&self, first: usize, out: &mut Vec<u8>) {
         let (before, after) = self.json.split_at(self.place.min(self.json.len()));
-        out.extend_from_slice(before);
+        out.reserve(self.len());
+        out.extend_from_slice(before.get(first..).unwrap_or_default());
         if self.revision > 0 {
             // Writing to memory has no way to fail.
             let _infallible = write!(out, ",\"resourceVersion\":\"{}\"", self.revision);
@@ -105,7 +118,7 @@ impl Object {
 
     /// Its JSON.
     pub fn json(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.json.len() + 40);
+        let mut out = Vec::new();
         self.write_to(&mut out);
         out
     }
@@ -133,14 +146,10 @@ impl Object {
 
     /// Says whether it is stored in this version of its kind.
     pub(super) fn is_of(&self, kind: &Kind) -> bool {
-        let rest = self.bare().strip_prefix("{\"kind\":\"").and_then(|rest| rest.strip_prefix(kind.kind.as_str()));
-        let Some(rest) = rest.and_then(|rest| rest.strip_prefix("\",\"apiVersion\":\"")) else { return false };
-        let group = if kind.group.is_empty() {
-            Some(rest)
-        } else {
-            rest.strip_prefix(kind.group.as_str()).and_then(|rest| rest.strip_prefix('/'))
-        };
-        group.and_then(|rest| rest.strip_prefix(kind.version.as_str())).is_some_and(|rest| rest.starts_with('"'))
+        let slash = if kind.group.is_empty() { "" } else { "/" };
+        let head = ["{\"kind\":\"", &kind.kind, "\",\"apiVersion\":\"", &kind.group, slash, &kind.version, "\""];
+        let rest = head.iter().try_fold(&*self.json, |rest, part| rest.strip_prefix(part.as_bytes()));
+        rest.is_some()
     }
 }
 

@@ -37,7 +37,8 @@ impl Registry {
         }
         let record = self.record(&key_of(kind, namespace, name)).await?;
         let record = record.ok_or_else(|| errors::not_found(kind, name))?;
-        Self::shown(kind, &record, record.revision)
+        let revision = record.revision;
+        Self::shown(kind, record, revision)
     }
 
     /// Objects of a kind: of one namespace, or of all where it is empty.
@@ -84,8 +85,12 @@ impl Registry {
             }
             (list.revision, at) = (revision, revision);
             let last = records.last().map(|record| record.key.to_string());
-            for record in &records {
-                let object = Self::shown(kind, record, record.revision)?;
+            if everything {
+                list.objects.reserve_exact(records.len());
+            }
+            for record in records {
+                let revision = record.revision;
+                let object = Self::shown(kind, record, revision)?;
                 if !everything && !options.selection.matches(&object) {
                     continue;
                 }

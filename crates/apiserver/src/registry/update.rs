@@ -186,7 +186,7 @@ impl Registry {
         revise: &mut Revise<'_>,
     ) -> Result<Attempt, Status> {
         let strategy = &kind.strategy;
-        let old = Self::object(kind, record, record.revision)?.value();
+        let old = Self::object(kind, record.clone(), record.revision)?.value();
         check(kind, name, preconditions, &old)?;
         let (new, warnings) = Box::pin(self.changed(kind, namespace, name, options, &old, revise)).await?;
         let undo = || strategy.release(&new, Some(&old), &self.inner.allocator);

@@ -105,7 +105,7 @@ impl Judge {
             Ok(WatchItem::Change(change)) => change,
         };
         let Change { revision, before, after } = change;
-        let object = |record: &Record| Registry::shown(&self.kind, record, revision);
+        let object = |record: &Record| Registry::shown(&self.kind, record.clone(), revision);
         let matching = |object: &Object| self.selection.is_everything() || self.selection.matches(object);
         let read = before.as_ref().map(object).transpose();
         let read = read.and_then(|before| Ok((before, after.as_ref().map(object).transpose()?)));

@@ -6,6 +6,7 @@ use kubefold_wire::{
     accept::Transform,
     form::{is_status, list_metadata, no_include},
     media::is_built_in,
+    protobuf::MessageType,
     resource::api_version,
     status::Status,
 };
@@ -49,6 +50,12 @@ impl Form {
         })
     }
 
+    /// The message type of whole objects, if the kind has one.
+    pub(super) fn message(&self) -> Option<MessageType> {
+        let is_whole = self.bare_items && matches!(self.representation, Representation::Whole);
+        is_whole.then(|| MessageType::of(&self.api_version, &self.kind)).flatten()
+    }
+
     /// Appends an object.
     pub(super) fn object(&self, object: &Object, out: &mut Vec<u8>) {
         match &self.representation {
@@ -75,13 +82,10 @@ impl Form {
     pub(super) fn item(&self, object: &Object, out: &mut Vec<u8>) {
         match &self.representation {
             Representation::Whole if self.bare_items => {
-                let start = out.len();
-                object.write_to(out);
-                // `"kind":"Pod","apiVersion":"v1",` and its quotes.
-                let type_meta = self.kind.len() + self.api_version.len() + r#""kind":"","apiVersion":"","#.len();
-                if out.len() > start + 1 + type_meta {
-                    out.drain(start + 1..start + 1 + type_meta);
-                }
+                // `{"kind":"Pod","apiVersion":"v1",` and its quotes.
+                let type_meta = self.kind.len() + self.api_version.len() + r#"{"kind":"","apiVersion":"","#.len();
+                out.push(b'{');
+                object.write_behind(type_meta, out);
             }
             Representation::Table(sheet) => {
                 let json = object.json();

@@ -12,6 +12,8 @@ mod context;
 mod discovery;
 mod form;
 mod health;
+mod issuer;
+mod messages;
 mod openapi;
 mod options;
 mod pods;
@@ -57,7 +59,7 @@ use kubefold_wire::{
 };
 
 pub use bootstrap::{bootstrap, built_in, built_in_kinds, registry_of};
-pub use tokens::{ISSUER, SignError, TokenUser, Tokens, account_of};
+pub use tokens::{ISSUER, PublishedKeys, SignError, TokenUser, Tokens, account_of};
 
 use context::{RequestContext, Target};
 
@@ -141,6 +143,7 @@ struct Inner {
     settings: Settings,
     discovery: discovery::Discovery,
     openapi: openapi::OpenApi,
+    messages: Arc<messages::Messages>,
     in_flight: Semaphore,
 }
 
@@ -152,6 +155,7 @@ impl ApiServer {
             settings,
             discovery: discovery::Discovery::default(),
             openapi: openapi::OpenApi::default(),
+            messages: Arc::default(),
             in_flight: Semaphore::new(IN_FLIGHT_MAX),
         };
         Self { inner: Arc::new(inner) }
@@ -210,6 +214,9 @@ impl ApiServer {
         };
         if let Some(path) = HealthPath::of(path) {
             return health::answer(path, parts, &**self.inner.registry.storage()).await;
+        }
+        if let Some(answer) = issuer::answer(&*self.inner.settings.tokens, parts) {
+            return answer;
         }
         if let Some(path) = path.strip_prefix("/openapi/") {
             return self.inner.openapi.answer(&self.inner.registry.catalog(), path, parts);

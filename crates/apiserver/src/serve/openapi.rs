@@ -7,8 +7,12 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header, request::Parts};
 
 use crate::{
+    kinds::{Kind, Subresource},
     registry::Catalog,
-    schema::openapi::{Served, hash, v2, v3, v3_index},
+    schema::{
+        builtin_kind,
+        openapi::{Part, Served, hash, v2, v3, v3_index},
+    },
     serve::{discovery::allowed, json_response},
 };
 use kubefold_wire::{
@@ -87,10 +91,10 @@ impl Document {
 
 impl Documents {
     fn new(catalog: &Catalog) -> Self {
-        let subresources: Vec<Vec<(String, Vec<String>)>> = catalog
+        let subresources: Vec<Vec<Part<'_>>> = catalog
             .kinds()
             .iter()
-            .map(|kind| kind.subresources.iter().map(|sub| (sub.name.clone(), sub.verbs.clone())).collect())
+            .map(|kind| kind.subresources.iter().map(|below| part(kind, below)).collect())
             .collect();
         let served: Vec<Served<'_>> = catalog
             .kinds()
@@ -115,5 +119,22 @@ impl Documents {
             v3(&served).iter().map(|(path, document)| (path.clone(), Document::new(document))).collect();
         let index = v3_index(v3.iter().map(|(path, document)| (path.as_str(), document.hash.as_str())));
         Self { epoch: catalog.epoch(), v2: Document::new(&v2(&served)), index: Document::new(&index), v3 }
+    }
+}
+
+/// What a subresource reads and writes: the kind itself, or another one.
+fn part<'a>(kind: &'a Kind, below: &'a Subresource) -> Part<'a> {
+    let group = below.group.as_deref().unwrap_or(&kind.group);
+    let version = below.version.as_deref().unwrap_or(&kind.version);
+    let is_own = below.kind.is_empty() || below.kind == kind.kind;
+    let other = if is_own { None } else { builtin_kind(group, version, &below.kind) };
+    let name = if is_own { &kind.kind } else { &below.kind };
+    Part {
+        name: &below.name,
+        verbs: &below.verbs,
+        group,
+        version,
+        kind: name,
+        type_name: other.unwrap_or(&kind.type_name),
     }
 }

@@ -24,7 +24,7 @@ use kubefold_wire::{
     body::Body,
     golang::Quoted,
     info::RequestInfo,
-    media::{self, Negotiated, is_built_in},
+    media::{self, Media, Negotiated, is_built_in},
     options::{self, Match, Options, query_value, too_large},
     resource::Gvr,
     selector::FieldSelector,
@@ -33,7 +33,9 @@ use kubefold_wire::{
 };
 
 /// Chunks of a list: all that it takes of memory, beside the objects' own bytes.
-const CHUNK_BYTES: usize = 128 << 10;
+pub(super) const CHUNK_BYTES: usize = 128 << 10;
+/// What surrounds the items of a list. Units: bytes.
+const OUTSIDE_BYTES: usize = 512;
 /// In a token: the list goes on at whatever is newest.
 const NEWEST: u64 = 0;
 
@@ -93,6 +95,12 @@ impl ApiServer {
             Ok(list) => list,
             Err(status) => return Err(with_fresh_token(status, options.token.as_ref())),
         };
+        if let Some(of) = form.message().filter(|_| wanted.encoding.media == Media::Protobuf) {
+            // What does not fit its type is written from JSON, as far as the client accepts that.
+            if let Ok(response) = self.inner.messages.respond(&list, &form, of, &gvr).await {
+                return Ok(response);
+            }
+        }
         Ok(respond(list, &form, &gvr))
     }
 
@@ -254,11 +262,17 @@ fn with_fresh_token(status: Status, token: Option<&ContinueToken>) -> Status {
     status
 }
 
+/// The token of the next page.
+pub(super) fn token_of(list: &List, gvr: &Gvr) -> Option<String> {
+    let after = list.next.clone()?;
+    Some(ContinueToken::new(gvr.label(), list.revision, after, list.remaining).encode())
+}
+
 /// A list as an answer, a chunk at a time.
 pub(super) fn respond(list: List, form: &Form, gvr: &Gvr) -> Response<Body> {
-    let List { objects, revision, next, remaining } = list;
-    let token = next.map(|after| ContinueToken::new(gvr.label(), revision, after, remaining).encode());
-    let mut head = Vec::with_capacity(256);
+    let token = token_of(&list, gvr);
+    let List { objects, revision, remaining, .. } = list;
+    let mut head = Vec::with_capacity(room_for(&objects));
     form.begin_list(revision, token.as_deref(), remaining, &mut head);
     let state = (head, objects.into_iter(), form.clone(), true, false);
     let chunks = futures::stream::unfold(state, |(mut out, mut objects, form, mut first, done)| async move {
@@ -273,15 +287,32 @@ pub(super) fn respond(list: List, form: &Form, gvr: &Gvr) -> Response<Body> {
     json_response(body.boxed_unsync())
 }
 
-/// Appends items until the chunk is full; says whether these were the last.
+/// Appends items until the next does not fit into the chunk; says whether these were the last. One that is larger than a chunk
+/// has one of its own.
 fn fill(out: &mut Vec<u8>, objects: &mut std::vec::IntoIter<Object>, form: &Form, first: &mut bool) -> bool {
-    while out.len() < CHUNK_BYTES {
-        let Some(object) = objects.next() else {
-            form.end_list(*first, out);
-            return true;
-        };
-        out.push(if std::mem::take(first) { b'[' } else { b',' });
-        form.item(&object, out);
+    if out.capacity() == 0 {
+        out.reserve(room_for(objects.as_slice()));
     }
-    false
+    while let Some(object) = objects.as_slice().first() {
+        if !out.is_empty() && out.len() + object.len() > CHUNK_BYTES {
+            return false;
+        }
+        out.push(if std::mem::take(first) { b'[' } else { b',' });
+        form.item(object, out);
+        objects.next();
+    }
+    form.end_list(*first, out);
+    true
+}
+
+/// What the next chunk takes. Units: bytes.
+fn room_for(left: &[Object]) -> usize {
+    let mut bytes = OUTSIDE_BYTES;
+    for object in left {
+        bytes += object.len();
+        if bytes > CHUNK_BYTES {
+            return CHUNK_BYTES + OUTSIDE_BYTES;
+        }
+    }
+    bytes
 }

@@ -7,7 +7,7 @@ use crate::{
     registry::Env,
     storage::{Memory, Page, Range, Record, Storage, StorageError, WatchItem, When},
 };
-use kubefold_wire::body::empty;
+use kubefold_wire::{body::empty, protobuf};
 
 async fn server() -> ApiServer {
     let registry = built_in(Arc::new(Memory::default()), Env::default());
@@ -64,6 +64,43 @@ async fn pages_go_on_at_their_revision_and_an_old_token_is_renewed() {
     assert_eq!((code, &gone["reason"]), (410, &json!("Expired")));
     let fresh = gone["metadata"]["continue"].as_str().unwrap();
     assert_eq!(names(&get(&server, &format!("{MAPS}?continue={fresh}")).await.1), ["m2", "m3"]);
+}
+
+/// In chunks of both, with a page, and a second time, when the messages are known.
+#[tokio::test]
+async fn a_list_in_protobuf_is_the_list_in_json() {
+    let server = with_maps(300).await;
+    for number in [7, 150, 299] {
+        let map = json!({"metadata": {"name": format!("m{number}")}, "data": {"a": "\u{e9}".repeat(100_000)}});
+        assert_eq!(send(&server, "PUT", &format!("{MAPS}/m{number}"), &[], map).await.0, 200);
+    }
+    for query in ["", "", "?limit=200", "?labelSelector=a", "?fieldSelector=metadata.name%3Dm7"] {
+        let path = format!("{MAPS}{query}");
+        let accept = ("accept", "application/vnd.kubernetes.protobuf");
+        let request = Request::get(&path).header(accept.0, accept.1).body(empty()).unwrap();
+        let response = server.answer(request).await;
+        assert_eq!(response.headers()["content-type"], accept.1);
+        let message = response.into_body().collect().await.unwrap().to_bytes();
+        let mut said: Value = serde_json::from_slice(&protobuf::to_json(&message).unwrap()).unwrap();
+        let mut told = get(&server, &path).await.1;
+        let (said, told) = (items_of(&mut said), items_of(&mut told));
+        assert!(said.len() <= 300 && (query.contains("Selector") || said.len() >= 200));
+        assert_eq!(said, told, "{query}");
+    }
+}
+
+/// Those of a list, without what is the type's in JSON made of protobuf. The rest of the list is compared elsewhere.
+fn items_of(list: &mut Value) -> Vec<Value> {
+    let mut items = match list["items"].take() {
+        Value::Array(items) => items,
+        _ => Vec::new(),
+    };
+    for item in &mut items {
+        for name in ["kind", "apiVersion"] {
+            item.as_object_mut().unwrap().shift_remove(name);
+        }
+    }
+    items
 }
 
 #[tokio::test(start_paused = true)]

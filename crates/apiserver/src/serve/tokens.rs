@@ -49,6 +49,11 @@ pub trait Tokens: Send + Sync + 'static {
         ISSUER
     }
 
+    /// By what others check the signatures, at `/openid/v1/jwks`. `None`: nobody is told, and the paths are not there.
+    fn published_keys(&self) -> Option<PublishedKeys> {
+        None
+    }
+
     /// Signs claims: a JSON object, as of RFC 7519.
     ///
     /// Errors: the key does not sign. The client gets 500.
@@ -57,6 +62,17 @@ pub trait Tokens: Send + Sync + 'static {
     /// Whose a token is; `None` if it is nobody's, or for none of these audiences. Without audiences: if it is for this
     /// server.
     fn review<'a>(&'a self, token: &'a str, audiences: &'a [String]) -> BoxFuture<'a, Option<TokenUser>>;
+}
+
+/// The public keys of a server that signs tokens.
+#[derive(Clone, Debug)]
+pub struct PublishedKeys {
+    /// A JSON Web Key Set, as of RFC 7517.
+    pub jwks: Value,
+    /// How tokens are signed, such as `ES256`.
+    pub algorithm: &'static str,
+    /// Where clients reach the server, such as `https://api.example.com:6443`, without a path.
+    pub url: String,
 }
 
 /// Why a token is not signed.

@@ -12,6 +12,7 @@ use kubefold_apiserver::Server as Own;
 use serde_json::{Value, json};
 
 use super::{
+    openapi,
     schema::plain as plain_schema,
     writes::{Server, Step, masked, step},
 };
@@ -367,6 +368,15 @@ async fn definitions_and_their_objects_live_as_at_a_kube_apiserver() {
         let of = async |server: &Server| plain_schema(&document(server).await["components"]["schemas"][name]);
         differences(name, &of(&real).await, &of(&own).await, &mut wrong);
     }
+    for path in ["/openapi/v3/apis/stable.example.com/v1", "/openapi/v3/apis/stable.example.com/v2"] {
+        let of = async |server: &Server| openapi::told(&server.send("GET", path, String::new()).await.1);
+        differences(path, &of(&real).await, &of(&own).await, &mut wrong);
+    }
+    for server in [&real, &own] {
+        server.send("POST", DEFINITIONS, openapi::owls().to_string()).await;
+    }
+    let (said, told) = tokio::join!(openapi::all_told(&real), openapi::all_told(&own));
+    differences("owls and /openapi/v2", &said, &told, &mut wrong);
     for doings in [objects(), defaults(), statuses(), changes(), conflicts(), ends()] {
         compare(&real, &own, doings, &mut wrong).await;
     }

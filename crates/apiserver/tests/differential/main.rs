@@ -11,6 +11,7 @@
 mod collecting;
 mod custom;
 mod kinds;
+mod openapi;
 mod patch;
 mod rbac;
 mod schema;

@@ -21,6 +21,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use fastrand::Rng;
 use futures::StreamExt;
 #[cfg(feature = "postgres")]
 use kubefold_apiserver::storage::Postgres;
@@ -34,13 +35,21 @@ const KEYS: usize = 5;
 const WRITES_MAX: usize = 5_000;
 /// Changes that are remembered: all.
 const LOG_WHOLE: usize = 1_000_000;
-/// Kills of one file.
+/// Kills of one file, if [`ROUNDS_ASKED`] does not say another number.
 const ROUNDS: usize = 12;
+/// Lines that the writers' process says, at most, before it is killed.
+const LINES_MAX: usize = 900;
+/// What says when processes are killed and the power goes. Another seed is another run: `scripts/soak storage` plays many.
+const SEED: &str = "KUBEFOLD_DURABLE_SEED";
+/// How often one file's process is killed.
+const ROUNDS_ASKED: &str = "KUBEFOLD_DURABLE_ROUNDS";
 /// In the writers' process: the file or the database, and how many changes are remembered.
 const PLACE: &str = "KUBEFOLD_DURABLE_PLACE";
 const LOG: &str = "KUBEFOLD_DURABLE_LOG";
 /// In the writers' process: how long values are, if not of [`BYTES`].
 const LONG: &str = "KUBEFOLD_DURABLE_BYTES";
+/// What it says before it opens the storage.
+const OPENING: &str = "opening\n";
 /// Of a value, about.
 const BYTES: usize = 1_000;
 
@@ -68,6 +77,7 @@ fn writers_until_they_are_killed() {
     let (Ok(place), Ok(log)) = (env::var(PLACE), env::var(LOG)) else { return };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
+        stdout().lock().write_all(OPENING.as_bytes()).unwrap();
         let storage = open(&place, log.parse().unwrap()).await;
         let mut tasks = JoinSet::new();
         let start = storage.revision().await.unwrap();
@@ -128,7 +138,28 @@ struct Said {
     value: Value,
 }
 
-/// Kills the process after it said so many lines. Answers all that it said whole.
+fn number_of(variable: &str, default: usize) -> usize {
+    env::var(variable).map_or(default, |number| number.parse().unwrap())
+}
+
+/// What a test makes its choices with: others for each seed, and others for each test.
+fn rng(test: u64) -> Rng {
+    Rng::with_seed(number_of(SEED, 0) as u64 * 1_000 + test)
+}
+
+/// After how many lines each process is killed. 0: while it opens the storage.
+fn kills(rng: &mut Rng) -> Vec<usize> {
+    let rounds = number_of(ROUNDS_ASKED, ROUNDS);
+    // The first says much, so that there is something to lose; the third does not get far.
+    let chosen = |round| match round {
+        0 => LINES_MAX,
+        2 => 0,
+        _ => rng.usize(0..=LINES_MAX),
+    };
+    (0..rounds).map(chosen).collect()
+}
+
+/// Kills the process after it said so many lines, or, if 0, as soon as it opens the storage. Answers all that it said whole.
 fn killed_after(mut child: Child, lines: usize) -> Vec<Said> {
     let mut output = BufReader::new(child.stdout.take().unwrap());
     let (mut said, mut line) = (Vec::new(), String::new());
@@ -136,8 +167,9 @@ fn killed_after(mut child: Child, lines: usize) -> Vec<Said> {
         line.clear();
         output.read_line(&mut line).unwrap();
         let Some(whole) = line.strip_suffix('\n') else { break };
+        let so_far = said.len();
         said.extend(said_in(whole));
-        if said.len() == lines {
+        if said.len() == lines && (said.len() > so_far || line.ends_with(OPENING)) {
             child.kill().unwrap();
         }
     }
@@ -205,8 +237,8 @@ async fn both_hold_of_postgresql() {
 
 async fn check_history(place: &str) {
     let mut all = BTreeMap::new();
-    for round in 0..ROUNDS {
-        let said = killed_after(writers(place, LOG_WHOLE).spawn().unwrap(), 20 + round * 61);
+    for (round, lines) in kills(&mut rng(1)).into_iter().enumerate() {
+        let said = killed_after(writers(place, LOG_WHOLE).spawn().unwrap(), lines);
         let storage = open(place, LOG_WHOLE).await;
         let changes = history(&*storage, 1).await;
         let now: BTreeMap<u64, (String, Value)> =
@@ -227,8 +259,8 @@ async fn check_history(place: &str) {
 async fn check_forgetting(place: &str) {
     const LOG_MAX: usize = 50;
     let (mut acknowledged, mut newest) = (BTreeMap::<String, (u64, Value)>::new(), 1);
-    for round in 0..ROUNDS {
-        for Said { revision, key, value } in killed_after(writers(place, LOG_MAX).spawn().unwrap(), 200 + round * 61) {
+    for lines in kills(&mut rng(2)) {
+        for Said { revision, key, value } in killed_after(writers(place, LOG_MAX).spawn().unwrap(), lines) {
             newest = newest.max(revision);
             if acknowledged.get(&key).is_none_or(|(before, _)| *before < revision) {
                 acknowledged.insert(key, (revision, value));
@@ -243,6 +275,10 @@ async fn check_forgetting(place: &str) {
             let there = storage.get(key).await.unwrap().0;
             let later = changes.iter().any(|change| change.key() == key && change.revision > *revision);
             assert!(later || there.as_ref().map(text) == *value, "{key} at {revision}: {there:?}");
+        }
+        // What is read is told, too. A change that no writer heard of may be forgotten before the next kill.
+        for change in changes {
+            acknowledged.insert(change.key().to_owned(), (change.revision, change.after.as_ref().map(text)));
         }
         storage.close().await;
     }

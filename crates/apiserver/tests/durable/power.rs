@@ -17,7 +17,7 @@ use fastrand::Rng;
 use kubefold_apiserver::storage::{Range, Sqlite, SqliteError, Storage, StorageError};
 use tempfile::TempDir;
 
-use crate::{LOG_WHOLE, LONG, Said, Value, bounds, history, killed_after, said_in, text, writers};
+use crate::{LOG_WHOLE, LONG, Said, Value, bounds, history, killed_after, rng, said_in, text, writers};
 
 const DATABASE: &str = "objects.db";
 /// Units: bytes that a disk writes as one.
@@ -196,7 +196,7 @@ fn next_step(record: &[u8]) -> Option<(Option<Step>, &[u8])> {
 
 #[tokio::test]
 async fn what_was_acknowledged_or_told_survives_a_loss_of_power() {
-    let (run, mut rng, mut disk, mut at) = (Run::record(), Rng::with_seed(1), Disk::default(), 0);
+    let (run, mut rng, mut disk, mut at) = (Run::record(), rng(3), Disk::default(), 0);
     let syncs =
         |name: &str| run.steps.iter().filter(|step| matches!(step, Step::Sync { file } if file == name)).count();
     // The log was brought to its places, too.
@@ -222,7 +222,7 @@ async fn what_was_acknowledged_or_told_survives_a_loss_of_power() {
 /// What it loses so it cannot have; but what it has is whole, or the storage says that it is damaged.
 #[tokio::test]
 async fn a_disk_that_does_not_sync_leaves_no_half_of_a_write() {
-    let (run, mut rng, mut disk, mut at) = (Run::record(), Rng::with_seed(2), Disk::default(), 0);
+    let (run, mut rng, mut disk, mut at) = (Run::record(), rng(4), Disk::default(), 0);
     let said: HashMap<u64, &Said> = run.said(run.steps.len()).map(|said| (said.revision, said)).collect();
     let (mut whole, mut lost) = (0, 0);
     for moment in run.moments(&mut rng) {

@@ -16,7 +16,7 @@ const LIST_METADATA: u32 = 1;
 const LIST_ITEMS: u32 = 2;
 
 /// The message type of a built-in kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MessageType(StructId);
 
 impl MessageType {

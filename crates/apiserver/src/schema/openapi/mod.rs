@@ -34,8 +34,8 @@ pub struct Served<'a> {
     pub namespaced: bool,
     /// As discovery tells them.
     pub verbs: &'a [String],
-    /// Names below an object, such as `status`, with their verbs.
-    pub subresources: &'a [(String, Vec<String>)],
+    /// What is below an object.
+    pub subresources: &'a [Part<'a>],
     /// The types of its fields.
     pub types: &'a Types,
     /// Such as `io.k8s.api.core.v1.Pod`.
@@ -44,6 +44,29 @@ pub struct Served<'a> {
     pub schema: Option<&'a Value>,
     /// Such as `spec.color`: what a field selector may name, beside metadata.
     pub selectable_fields: &'a [String],
+}
+
+/// A subresource, as documents tell of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    /// Such as `status`.
+    pub name: &'a str,
+    /// As discovery tells them.
+    pub verbs: &'a [String],
+    /// The group of what is read or written there.
+    pub group: &'a str,
+    /// As `group`.
+    pub version: &'a str,
+    /// As `group`, such as `Scale`.
+    pub kind: &'a str,
+    /// Such as `io.k8s.api.autoscaling.v1.Scale`.
+    pub type_name: &'a str,
+}
+
+impl Part<'_> {
+    fn kind_value(&self) -> Value {
+        json!({"group": self.group, "kind": self.kind, "version": self.version})
+    }
 }
 
 /// Which specification a document follows.
@@ -88,9 +111,12 @@ pub fn v3(served: &[Served<'_>]) -> BTreeMap<String, Value> {
         groups.entry(one.root()).or_default().push(*one);
     }
     let document = |(root, served): (String, Vec<Served<'_>>)| {
+        let is_custom = served.iter().all(|one| one.schema.is_some());
+        let [title, version] =
+            if is_custom { ["Kubernetes CRD Swagger", "v0.1.0"] } else { ["Kubernetes", "unversioned"] };
         let document = json!({
             "openapi": "3.0.0",
-            "info": {"title": "Kubernetes", "version": "unversioned"},
+            "info": {"title": title, "version": version},
             "paths": paths::paths(Spec::V3, &served),
             "components": {"schemas": schemas::schemas(Spec::V3, &served)},
         });

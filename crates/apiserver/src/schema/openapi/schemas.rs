@@ -17,9 +17,12 @@ const NOT_IN_V2: &[&str] = &["allOf", "anyOf", "not", "nullable", "oneOf", "x-ku
 pub(super) fn schemas(spec: Spec, served: &[Served<'_>]) -> Value {
     let mut writer = Writer { spec, done: BTreeMap::new() };
     let common = builtin();
-    for name in ["DeleteOptions", "Status", "WatchEvent"] {
+    // Of a watch, only the documents of Kubernetes' own kinds tell.
+    let watched = served.iter().any(|one| one.schema.is_none()).then_some("WatchEvent");
+    for name in ["DeleteOptions", "Status"].into_iter().chain(watched) {
         writer.named(&common, &format!("{META}{name}"));
     }
+    writer.done.insert(format!("{META}Patch"), json!({"type": "object"}));
     for one in served {
         match one.schema {
             Some(schema) => writer.custom(&common, one, schema),
@@ -32,6 +35,10 @@ pub(super) fn schemas(spec: Spec, served: &[Served<'_>]) -> Value {
         let list = json!({"group": one.group, "kind": format!("{}List", one.kind), "version": one.version});
         writer.mark(one.type_name, kind);
         writer.mark(&one.list_name(), list);
+        for part in one.subresources.iter().filter(|part| part.type_name != one.type_name) {
+            writer.named(&common, part.type_name);
+            writer.mark(part.type_name, part.kind_value());
+        }
     }
     Value::Object(writer.done.into_iter().collect())
 }
@@ -214,6 +221,10 @@ impl Writer {
         let sorted: BTreeMap<_, _> = properties.into_iter().collect();
         schema.insert("properties".to_owned(), Value::Object(sorted.into_iter().collect()));
         schema.entry("type").or_insert_with(|| "object".into());
+        if self.spec == Spec::V2 && schema.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true)) {
+            // kubectl refuses every field that it is not told of, once it is told of one.
+            schema = Map::from_iter([("type".to_owned(), "object".into())]);
+        }
         selectable(served, &mut schema);
         let mut schema = Value::Object(schema);
         either(&mut schema);
@@ -308,20 +319,34 @@ fn either(schema: &mut Value) {
     }
 }
 
+/// Takes out what OpenAPI 2 does not have, and what kubectl would take for a rule against fields that may be there.
+///
+/// Source: kubernetes/apiextensions-apiserver `pkg/controller/openapi/v2/conversion.go`.
 fn as_v2(schema: &mut Value) {
-    match schema {
-        Value::Object(object) => {
-            object.retain(|key, _| !NOT_IN_V2.contains(&key.as_str()));
-            for (key, value) in object.iter_mut() {
-                match (key.as_str(), value) {
-                    // Here keys are names of fields.
-                    ("properties", Value::Object(properties)) => properties.values_mut().for_each(as_v2),
-                    ("items" | "additionalProperties", value) => as_v2(value),
-                    _ => {}
-                }
-            }
+    let Some(object) = schema.as_object_mut() else { return };
+    let is_set = |object: &Map<String, Value>, key: &str| object.get(key) == Some(&Value::Bool(true));
+    let may_be_null = |schema: &Value| schema["nullable"] == true;
+    let properties = object.get("properties").and_then(Value::as_object);
+    let nullable: Vec<String> =
+        properties.into_iter().flatten().filter(|(_, one)| may_be_null(one)).map(|(name, _)| name.clone()).collect();
+    if let Some(Value::Array(required)) = object.get_mut("required") {
+        required.retain(|name| !nullable.iter().any(|one| name == one.as_str()));
+    }
+    if object.get("additionalProperties").is_some_and(may_be_null) || object.get("required") == Some(&json!([])) {
+        object.shift_remove("required");
+    }
+    if is_set(object, "nullable") || is_set(object, "x-kubernetes-preserve-unknown-fields") {
+        for key in ["type", "items", "properties"] {
+            object.shift_remove(key);
         }
-        Value::Array(items) => items.iter_mut().for_each(as_v2),
-        _ => {}
+    }
+    object.retain(|key, _| !NOT_IN_V2.contains(&key.as_str()));
+    for (key, value) in object.iter_mut() {
+        match (key.as_str(), value) {
+            // Here keys are names of fields.
+            ("properties", Value::Object(properties)) => properties.values_mut().for_each(as_v2),
+            ("items" | "additionalProperties", value) => as_v2(value),
+            _ => {}
+        }
     }
 }

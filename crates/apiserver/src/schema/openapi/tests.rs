@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::schema::{builtin, builtin_kind, structural};
 
-fn served<'a>(types: &'a Types, verbs: &'a [String], below: &'a [(String, Vec<String>)]) -> Served<'a> {
+fn served<'a>(types: &'a Types, verbs: &'a [String], below: &'a [Part<'a>]) -> Served<'a> {
     Served {
         group: "apps",
         version: "v1",
@@ -78,7 +78,15 @@ fn a_custom_resource_has_no_strategic_merge_patch() {
 fn tells_what_apply_looks_for() {
     let types = builtin();
     let verbs = words("create get list patch update");
-    let below = vec![("status".to_owned(), words("get patch update"))];
+    let of_status = words("get patch update");
+    let below = [Part {
+        name: "status",
+        verbs: &of_status,
+        group: "apps",
+        version: "v1",
+        kind: "Deployment",
+        type_name: "io.k8s.api.apps.v1.Deployment",
+    }];
     let documents = v3(&[served(&types, &verbs, &below)]);
     let document = documents.get("apis/apps/v1").unwrap();
     let kind = json!({"group":"apps","kind":"Deployment","version":"v1"});

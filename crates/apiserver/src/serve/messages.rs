@@ -1,0 +1,230 @@
+//! Lists in protobuf, made of the messages of their objects.
+//!
+//! Such a list begins with its length. So all messages are made before the first byte leaves, and those of a large list once
+//! more as it goes out. Messages that were made are kept within a bound: clients that list again, or list the same, find them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::stream;
+use hashbrown::HashMap;
+use http::{HeaderValue, Response, header};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use parking_lot::Mutex;
+
+use crate::{
+    registry::{List, Object},
+    serve::{
+        form::Form,
+        json_response,
+        read::{CHUNK_BYTES, token_of},
+    },
+};
+use kubefold_wire::{
+    body::{Body, BodyError},
+    protobuf::{self, EncodeError, ListOpening, MessageType, record_len},
+    resource::Gvr,
+};
+
+/// Messages that are kept, with the JSON that they were made of. Units: bytes.
+const KEPT_BYTES_MAX: usize = 64 << 20;
+/// Messages that a list holds while it goes out. Units: bytes.
+const HELD_BYTES_MAX: usize = 32 << 20;
+/// What surrounds a message in a chunk, and a list. Units: bytes.
+const OUTSIDE_BYTES: usize = 512;
+
+/// The messages that were made last.
+#[derive(Default)]
+pub(super) struct Messages {
+    kept: Mutex<Kept>,
+}
+
+/// In two halves: when the young one is full, the old one is forgotten.
+#[derive(Default)]
+struct Kept {
+    young: HashMap<Key, Message>,
+    young_bytes: usize,
+    old: HashMap<Key, Message>,
+}
+
+/// An object by where its bytes are. They stay there as long as its message is kept, which holds them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    place: usize,
+    revision: u64,
+    of: MessageType,
+}
+
+#[derive(Clone)]
+struct Message {
+    json: Bytes,
+    bytes: Bytes,
+}
+
+impl Messages {
+    /// A list as an answer, a chunk at a time. Others get their turn after each chunk of what is made before.
+    ///
+    /// Costs: each object is encoded once if its message is not kept, or twice in a list above [`HELD_BYTES_MAX`].
+    /// Errors: an object has what its type has not.
+    pub(super) async fn respond(
+        self: &Arc<Self>,
+        list: &List,
+        form: &Form,
+        of: MessageType,
+        gvr: &Gvr,
+    ) -> Result<Response<Body>, EncodeError> {
+        let mut head = Vec::with_capacity(256);
+        form.begin_list(list.revision, token_of(list, gvr).as_deref(), list.remaining, &mut head);
+        form.end_list(true, &mut head);
+        let opening = ListOpening::new(std::str::from_utf8(&head).unwrap_or_default())?;
+        let (mut items, mut total, mut held, mut since) = (Vec::with_capacity(list.objects.len()), 0, 0, 0);
+        for object in &list.objects {
+            let message = self.message(object, of)?;
+            total += record_len(message.len());
+            since += message.len();
+            if since >= CHUNK_BYTES {
+                since = 0;
+                tokio::task::yield_now().await;
+            }
+            let len = message.len();
+            held += len;
+            items.push(Item { object: object.clone(), len, message: Some(message).filter(|_| held <= HELD_BYTES_MAX) });
+        }
+        let mut out = Vec::with_capacity(total.min(CHUNK_BYTES) + OUTSIDE_BYTES);
+        opening.open(total, &mut out);
+        let state = Going { out, items: items.into_iter(), of, is_done: false };
+        let chunks = stream::unfold(state, |mut state| async move {
+            if state.is_done {
+                return None;
+            }
+            let chunk = state.chunk();
+            state.is_done |= chunk.is_err();
+            Some((chunk.map(|chunk| Frame::data(Bytes::from(chunk))), state))
+        });
+        let mut response = json_response(StreamBody::new(chunks).boxed_unsync());
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(protobuf::MEDIA_TYPE));
+        Ok(response)
+    }
+
+    /// The message of an object.
+    ///
+    /// Errors: it has what its type has not.
+    fn message(&self, object: &Object, of: MessageType) -> Result<Bytes, EncodeError> {
+        let json = object.shared();
+        let key = Key { place: json.as_ptr() as usize, revision: object.revision(), of };
+        if let Some(kept) = self.kept.lock().get(&key) {
+            return Ok(kept.bytes);
+        }
+        let mut bytes = Vec::with_capacity(json.len());
+        encode(object, of, &mut bytes)?;
+        // As long as it is.
+        let message = Message { json: json.clone(), bytes: Bytes::from(bytes.into_boxed_slice()) };
+        self.kept.lock().put(key, message.clone());
+        Ok(message.bytes)
+    }
+}
+
+impl Kept {
+    fn get(&mut self, key: &Key) -> Option<Message> {
+        if let Some(message) = self.young.get(key) {
+            return Some(message.clone());
+        }
+        let message = self.old.remove(key)?;
+        self.put(*key, message.clone());
+        Some(message)
+    }
+
+    fn put(&mut self, key: Key, message: Message) {
+        let bytes = message.json.len() + message.bytes.len() + size_of::<Key>() + size_of::<Message>();
+        if self.young_bytes + bytes > KEPT_BYTES_MAX / 2 {
+            self.old = std::mem::take(&mut self.young);
+            self.young_bytes = 0;
+        }
+        if self.young.insert(key, message).is_none() {
+            self.young_bytes += bytes;
+        }
+    }
+}
+
+fn encode(object: &Object, of: MessageType, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    let json = object.json();
+    of.encode(std::str::from_utf8(&json).unwrap_or_default(), out)
+}
+
+/// An object of a list, how long its message is, and the message if the list holds it.
+struct Item {
+    object: Object,
+    len: usize,
+    message: Option<Bytes>,
+}
+
+/// A list as it goes out.
+struct Going {
+    out: Vec<u8>,
+    items: std::vec::IntoIter<Item>,
+    of: MessageType,
+    is_done: bool,
+}
+
+impl Going {
+    /// Writes a chunk. An object that is larger than one has one of its own.
+    fn chunk(&mut self) -> Result<Vec<u8>, BodyError> {
+        let mut out = std::mem::take(&mut self.out);
+        while let Some(Item { object, len, message }) = self.items.as_slice().first() {
+            if !out.is_empty() && out.len() + record_len(*len) > CHUNK_BYTES {
+                return Ok(out);
+            }
+            if out.capacity() == 0 {
+                out.reserve(CHUNK_BYTES.max(*len) + OUTSIDE_BYTES);
+            }
+            ListOpening::begin_item(*len, &mut out);
+            let start = out.len();
+            match message {
+                Some(message) => out.extend_from_slice(message),
+                None => encode(object, self.of, &mut out)?,
+            }
+            if out.len() - start != *len {
+                // The client was told another length: the answer must not go on.
+                return Err("a message has another length than it had when it was measured".into());
+            }
+            self.items.next();
+        }
+        ListOpening::close(&mut out);
+        self.is_done = true;
+        Ok(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn objects(count: usize, data: &str) -> Vec<Object> {
+        let map =
+            |name| json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name}, "data": {"a": data}});
+        let object = |number| Object::of_value("configmaps/default/a", &map(format!("a{number}")), number as u64 + 1);
+        (0..count).map(object).collect()
+    }
+
+    #[test]
+    fn a_message_is_made_once_and_the_bound_holds() {
+        let (messages, of) = (Messages::default(), MessageType::of("v1", "ConfigMap").unwrap());
+        let few = objects(3, "x");
+        let first = few.iter().map(|one| messages.message(one, of).unwrap().as_ptr()).collect::<Vec<_>>();
+        let again = few.iter().map(|one| messages.message(one, of).unwrap().as_ptr()).collect::<Vec<_>>();
+        assert_eq!(first, again);
+        // The same bytes at another revision are another object.
+        let other = Object::of_value("configmaps/default/a", &few[0].value(), 9);
+        assert_ne!(messages.message(&other, of).unwrap(), messages.message(&few[0], of).unwrap());
+        for object in objects(200, &"x".repeat(1 << 20)) {
+            messages.message(&object, of).unwrap();
+        }
+        let kept = messages.kept.lock();
+        let held = kept.young.values().chain(kept.old.values()).map(|one| one.json.len() + one.bytes.len());
+        let held: usize = held.sum();
+        assert!((KEPT_BYTES_MAX / 3..=KEPT_BYTES_MAX).contains(&held), "{held}");
+    }
+}
