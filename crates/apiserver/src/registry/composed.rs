@@ -73,7 +73,7 @@ impl Registry {
             Ok(_alone) => self.seen(composer, kind, name, self.record(&key).await?).await?,
             Err(_) => {
                 let record = self.record(&key).await?.ok_or_else(|| errors::not_found(kind, name))?;
-                let stored = Self::object(kind, &record, record.revision)?.value();
+                let stored = Self::object(kind, record.clone(), record.revision)?.value();
                 let shown = composer.compose(self.caller(), stored.clone(), Reading::Live).await?.shown;
                 Seen { record, stored, shown }
             }
@@ -92,7 +92,7 @@ impl Registry {
         let mut there = record;
         for _ in 0..ATTEMPTS_MAX {
             let record = there.ok_or_else(|| errors::not_found(kind, name))?;
-            let object = Self::object(kind, &record, record.revision)?.value();
+            let object = Self::object(kind, record.clone(), record.revision)?.value();
             let Composed { mut shown, stored: changed } =
                 composer.compose(self.caller(), object.clone(), Reading::Live).await?;
             let Some(changed) = changed else { return Ok(Seen { record, stored: object, shown }) };
@@ -101,7 +101,7 @@ impl Registry {
                 Ok(revision) => {
                     let record = Record { value, revision, ..record };
                     set_revision(&mut shown, revision);
-                    let stored = Self::object(kind, &record, revision)?.value();
+                    let stored = Self::object(kind, record.clone(), revision)?.value();
                     return Ok(Seen { record, stored, shown });
                 }
                 Err(StorageError::Unmet(now)) => there = now,
