@@ -13,7 +13,6 @@ use std::{
 const LAYERS: &[&[&str]] = &[
     &["view", "authn"],
     &["config", "observe"],
-    &["karmada"],
     &["placement"],
     &["karmada"],
     &["store", "upstream"],
@@ -48,7 +47,6 @@ const PURE: &[(&str, &[&str])] = &[
     ("crates/wire/src", &[]),
     ("crates/table/src", &[]),
     ("src/view", &[]),
-    ("src/karmada", &[]),
     ("src/karmada", &[]),
     ("src/placement", &[]),
     // The clock of a snapshot's age, of a lock and of a slow watcher; notifications; the clock that revisions begin with.

@@ -4,30 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Chosen, Match};
 use kubefold_wire::patch::JsonPatch;
-
-/// What makes parts different, whichever policy places them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OverrideConfig {
-    /// What people call it: `OverridePolicy shop/mirror`.
-    pub name: String,
-    /// It applies after those that are not.
-    pub is_namespaced: bool,
-    /// It applies to objects that one of these matches.
-    pub matches: Vec<Match>,
-    /// What it does, in order.
-    pub rules: Vec<OverrideRule>,
-}
-
-/// What is different in some members.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OverrideRule {
-    /// In these members.
-    pub members: Chosen,
-    /// What is changed, in order.
-    pub alterations: Vec<Alteration>,
-}
 
 /// A change of one member's part. The journal keeps it, for parts that are made later.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -16,6 +16,7 @@ mod files;
 mod kinds;
 mod kubeconfig;
 mod load;
+mod overriding;
 mod policies;
 mod policy;
 mod raw;
@@ -30,10 +31,11 @@ mod tests;
 pub use aggregation::{Aggregation, GroupVersion, OWN_GROUP, ServiceRef};
 pub use aliases::Alias;
 pub use carried::CarriedKind;
-pub use edit::{Alteration, Component, Edit, Format, How, KeyMap, OverrideConfig, OverrideRule, Texts};
+pub use edit::{Alteration, Component, Edit, Format, How, KeyMap, Texts};
 pub use error::{ConfigError, FileError, KindProblem, PolicyProblem, Problem};
 pub use kinds::KindConfig;
 pub use load::{load, load_text};
+pub use overriding::{OverrideConfig, OverrideRule};
 pub use policies::{PolicySpec, SpecError, policy_of};
 pub use policy::{
     Bounds, Chosen, Failover, KindPattern, Match, MemberTaint, MemberTerms, MemberToleration, Overrides, Picked,
