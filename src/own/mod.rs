@@ -43,7 +43,7 @@ use kubefold_apiserver::{
 };
 use kubefold_serving::caller::Caller;
 use kubefold_wire::{
-    body::{Body, empty},
+    body::{Body, BodyError, empty},
     discovery::AGGREGATED,
 };
 
@@ -176,17 +176,18 @@ pub fn kinds_of(kind: impl IntoKinds) -> Result<Vec<Kind>, KindError> {
 
 /// What a server says that it serves.
 async fn groups(server: &ApiServer) -> Result<Vec<Arc<Group>>, OwnStartError> {
-    let document = read(server, "/apis", Some(AGGREGATED)).await.map_err(OwnStartError::Discovery)?;
+    let document =
+        read(server, "/apis", Some(AGGREGATED)).await.map_err(|error| OwnStartError::Discovery(error.to_string()))?;
     let groups = parse_aggregated(&document).map_err(|error| OwnStartError::Discovery(error.to_string()))?;
     Ok(groups.into_iter().map(Arc::new).collect())
 }
 
-async fn read(server: &ApiServer, path: &'static str, accept: Option<&str>) -> Result<bytes::Bytes, String> {
+async fn read(server: &ApiServer, path: &'static str, accept: Option<&str>) -> Result<bytes::Bytes, BodyError> {
     let mut request = Request::new(empty());
     *request.uri_mut() = http::Uri::from_static(path);
     if let Some(accept) = accept.and_then(|accept| HeaderValue::from_str(accept).ok()) {
         request.headers_mut().insert(header::ACCEPT, accept);
     }
     let body = server.answer(request).await.into_body().collect().await;
-    body.map(http_body_util::Collected::to_bytes).map_err(|error| error.to_string())
+    body.map(http_body_util::Collected::to_bytes)
 }

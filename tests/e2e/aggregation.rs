@@ -145,42 +145,13 @@ async fn a_host_serves_groups_of_the_fleet() {
     host.apply(&manifest(&fleet, host, &[]).await.unwrap()).await;
 
     let kubectl = host.as_admin().in_namespace("shop");
-    shows(&kubectl, &["api-resources", "--api-group=apps.example.com"], "Widget").await;
-    let widget = json!({"apiVersion": "apps.example.com/v1", "kind": "Widget", "metadata": {"name": "one"}, "spec": {"size": 1}});
-    kubectl.run_with_input(&["create", "-f", "-"], &widget.to_string()).await.ok();
-    assert!(east.kubectl(&["get", "widgets", "one", "-n", "shop"]).await.ok().contains("one"));
-    assert!(kubectl.run(&["get", "widgets"]).await.ok().contains("one"));
-    kubectl.with_editor("sed -i s/size:.1/size:\\ 2/").run(&["edit", "widget", "one"]).await.ok();
-    assert_eq!(kubectl.run(&["get", "widget", "one", "-o", "jsonpath={.spec.size}"]).await.ok(), "2");
-    shows(&kubectl, &["explain", "widgets.spec.size"], "Its size in units.").await;
-    // OpenAPI of version 2 has it, too: the aggregator downloads it from kubefold.
-    eventually(SOON, async || {
-        let document = host.request(Method::GET, "/openapi/v2", "").await.json();
-        let has = document["paths"].as_object().is_some_and(|paths| paths.keys().any(|path| path.contains("widgets")));
-        if has { Ok(()) } else { Err("no widgets") }
-    })
-    .await;
-
+    widgets_are_used_through_the_host(&kubectl, east, host).await;
     kubefolds_own_objects_are_seen_through_the_host(&kubectl, &fleet, host).await;
 
     // The host's RBAC comes first, then the members'.
     let home = tempfile::tempdir().unwrap();
     let jane = as_(host, "jane", home.path()).await.in_namespace("shop");
-    let refused = jane.run(&["get", "widgets"]).await;
-    assert!(refused.refused().contains("User \"jane\" cannot list resource \"widgets\""), "{refused}");
-    let rule = ["--verb=get,list,watch", "--resource=widgets.apps.example.com"];
-    let allow = async |member: &Member| {
-        member.kubectl(&[&["create", "clusterrole", "widgets"][..], &rule].concat()).await.ok();
-        let bind = ["create", "clusterrolebinding", "widgets", "--clusterrole=widgets", "--user=jane"];
-        member.kubectl(&bind).await.ok();
-    };
-    allow(host).await;
-    shows(&jane, &["auth", "can-i", "list", "widgets.apps.example.com"], "yes").await;
-    let refused = jane.run(&["get", "widgets"]).await;
-    assert!(refused.refused().contains("in the namespace \"shop\""), "the member decides, too: {refused}");
-    allow(east).await;
-    shows(&jane, &["get", "widgets"], "one").await;
-    assert!(jane.run(&["delete", "widget", "one"]).await.refused().contains("cannot delete resource"));
+    both_decide(&jane, east, host).await;
 
     // Whoever comes to kubefold without the aggregator is not taken at its word.
     headers_are_believed_of_the_aggregator_alone(&fleet, &first, &second).await;
@@ -197,25 +168,7 @@ async fn a_host_serves_groups_of_the_fleet() {
     assert_eq!(keys(&fleet.api().await.get(SHADOWS).await), ["shop/task"]);
     namespace(host, "shop").await;
 
-    // The aggregator has another authority: nobody restarts.
-    let mut watch = host.api().await.watch(&format!("{WIDGETS}?watch=true")).await;
-    assert_eq!(watch.next(SOON).await.unwrap()["object"]["metadata"]["name"], "one");
-    proxy.become_of(&second);
-    eventually(SOON + SOON, async || {
-        let trusted = ask(&of_proxy(&fleet, &second, "front-proxy").await, WIDGETS, &AS_JANE).await;
-        if trusted.status == StatusCode::OK { Ok(()) } else { Err(trusted) }
-    })
-    .await;
-    // A kube-apiserver keeps an authority that it had, until somebody takes it away.
-    let data = json!({"data": {"requestheader-client-ca-file": second.cert_pem()}}).to_string();
-    let patch =
-        ["patch", "configmap", "extension-apiserver-authentication", "-n", "kube-system", "--type=merge", "-p", &data];
-    host.kubectl(&patch).await.ok();
-    eventually(SOON, async || {
-        let old = ask(&of_proxy(&fleet, &first, "front-proxy").await, WIDGETS, &AS_JANE).await;
-        if old.status == StatusCode::UNAUTHORIZED { Ok(()) } else { Err(old) }
-    })
-    .await;
+    the_aggregator_has_another_authority(&fleet, host, &proxy, [&first, &second]).await;
     shows(&jane, &["get", "widgets"], "one").await;
     is_available(host, "v1.apps.example.com").await;
 
@@ -225,6 +178,69 @@ async fn a_host_serves_groups_of_the_fleet() {
     assert!(kubectl.run(&["get", "namespaces"]).await.ok().contains("shop"));
     let others = kubectl.run(&["api-resources", "--api-group=crd.example.com"]).await;
     assert!(others.stdout.contains("Widget"), "{others}");
+}
+
+async fn widgets_are_used_through_the_host(kubectl: &Kubectl, east: &Member, host: &Member) {
+    shows(kubectl, &["api-resources", "--api-group=apps.example.com"], "Widget").await;
+    let widget = json!({"apiVersion": "apps.example.com/v1", "kind": "Widget", "metadata": {"name": "one"}, "spec": {"size": 1}});
+    kubectl.run_with_input(&["create", "-f", "-"], &widget.to_string()).await.ok();
+    assert!(east.kubectl(&["get", "widgets", "one", "-n", "shop"]).await.ok().contains("one"));
+    assert!(kubectl.run(&["get", "widgets"]).await.ok().contains("one"));
+    kubectl.with_editor("sed -i s/size:.1/size:\\ 2/").run(&["edit", "widget", "one"]).await.ok();
+    assert_eq!(kubectl.run(&["get", "widget", "one", "-o", "jsonpath={.spec.size}"]).await.ok(), "2");
+    shows(kubectl, &["explain", "widgets.spec.size"], "Its size in units.").await;
+    // OpenAPI of version 2 has it, too: the aggregator downloads it from kubefold.
+    eventually(SOON, async || {
+        let document = host.request(Method::GET, "/openapi/v2", "").await.json();
+        let has = document["paths"].as_object().is_some_and(|paths| paths.keys().any(|path| path.contains("widgets")));
+        if has { Ok(()) } else { Err("no widgets") }
+    })
+    .await;
+}
+
+async fn both_decide(jane: &Kubectl, east: &Member, host: &Member) {
+    let refused = jane.run(&["get", "widgets"]).await;
+    assert!(refused.refused().contains("User \"jane\" cannot list resource \"widgets\""), "{refused}");
+    let rule = ["--verb=get,list,watch", "--resource=widgets.apps.example.com"];
+    let allow = async |member: &Member| {
+        member.kubectl(&[&["create", "clusterrole", "widgets"][..], &rule].concat()).await.ok();
+        let bind = ["create", "clusterrolebinding", "widgets", "--clusterrole=widgets", "--user=jane"];
+        member.kubectl(&bind).await.ok();
+    };
+    allow(host).await;
+    shows(jane, &["auth", "can-i", "list", "widgets.apps.example.com"], "yes").await;
+    let refused = jane.run(&["get", "widgets"]).await;
+    assert!(refused.refused().contains("in the namespace \"shop\""), "the member decides, too: {refused}");
+    allow(east).await;
+    shows(jane, &["get", "widgets"], "one").await;
+    assert!(jane.run(&["delete", "widget", "one"]).await.refused().contains("cannot delete resource"));
+}
+
+async fn the_aggregator_has_another_authority(
+    fleet: &Kubefold,
+    host: &Member,
+    proxy: &FrontProxy,
+    [first, second]: [&Authority; 2],
+) {
+    // Nobody restarts.
+    let mut watch = host.api().await.watch(&format!("{WIDGETS}?watch=true")).await;
+    assert_eq!(watch.next(SOON).await.unwrap()["object"]["metadata"]["name"], "one");
+    proxy.become_of(second);
+    eventually(SOON + SOON, async || {
+        let trusted = ask(&of_proxy(fleet, second, "front-proxy").await, WIDGETS, &AS_JANE).await;
+        if trusted.status == StatusCode::OK { Ok(()) } else { Err(trusted) }
+    })
+    .await;
+    // A kube-apiserver keeps an authority that it had, until somebody takes it away.
+    let data = json!({"data": {"requestheader-client-ca-file": second.cert_pem()}}).to_string();
+    let patch =
+        ["patch", "configmap", "extension-apiserver-authentication", "-n", "kube-system", "--type=merge", "-p", &data];
+    host.kubectl(&patch).await.ok();
+    eventually(SOON, async || {
+        let old = ask(&of_proxy(fleet, first, "front-proxy").await, WIDGETS, &AS_JANE).await;
+        if old.status == StatusCode::UNAUTHORIZED { Ok(()) } else { Err(old) }
+    })
+    .await;
 }
 
 const AS_JANE: [(&str, &str); 1] = [("X-Remote-User", "jane")];

@@ -7,15 +7,16 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
 use crate::{
-    own::shadow::{object::Reference, world::World},
+    own::shadow::{
+        object::Reference,
+        world::{Place, World},
+    },
     respond::OwnError,
-    store::key,
 };
 use kubefold_serving::caller::Caller;
 use kubefold_wire::{
     body::{Body, empty, full},
     path::ApiPath,
-    resource::Gvr,
     status::Status,
     warning::warning_text,
 };
@@ -23,26 +24,6 @@ use kubefold_wire::{
 const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
-
-/// Where an item is in the fleet's API.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Place {
-    pub(super) gvr: Gvr,
-    /// Empty where the kind has none.
-    pub(super) namespace: String,
-    pub(super) name: String,
-}
-
-impl Place {
-    /// As the stores name it.
-    pub(super) fn key(&self) -> String {
-        key(&self.namespace, &self.name)
-    }
-
-    fn object(&self) -> ApiPath {
-        ApiPath::within(&self.gvr, &self.namespace).then(&self.name)
-    }
-}
 
 /// What the fleet answers.
 #[derive(Clone, Debug)]
@@ -156,7 +137,7 @@ impl Calls {
         let (parts, body) = response.into_parts();
         let texts = parts.headers.get_all(header::WARNING).iter().filter_map(|value| value.to_str().ok());
         let warnings = texts.map(warning_text).collect();
-        let object = whole(body).await.map_err(|why| Box::new(OwnError::BrokenOff(why).into()))?;
+        let object = whole(body).await.map_err(|error| Box::new(error.into()))?;
         if parts.status.is_success() {
             Ok(Reply { code: parts.status, object, warnings })
         } else {
@@ -165,9 +146,9 @@ impl Calls {
     }
 }
 
-async fn whole(body: Body) -> Result<Value, String> {
-    let bytes = body.collect().await.map_err(|error| error.to_string())?.to_bytes();
-    serde_json::from_slice(&bytes).map_err(|error| error.to_string())
+async fn whole(body: Body) -> Result<Value, OwnError> {
+    let bytes = body.collect().await.map_err(|error| OwnError::BrokenOff(error.to_string()))?.to_bytes();
+    serde_json::from_slice(&bytes).map_err(|error| OwnError::BrokenOff(error.to_string()))
 }
 
 fn refused(code: StatusCode, answer: &Value) -> Refusal {

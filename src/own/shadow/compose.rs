@@ -8,9 +8,9 @@ use sha2::{Digest, Sha256};
 
 use super::{
     Shadow,
-    calls::Place,
     object::{Reference, as_item, list, set_list, states},
     phase::{self, Phase},
+    world::{Place, Seen},
 };
 use crate::access::MASTERS;
 use kubefold_apiserver::kinds::{Composed, Reading};
@@ -22,18 +22,6 @@ use kubefold_wire::{
 
 /// Bytes of a digest in a state: it tells two versions of an item apart, and keeps nobody from making one up.
 const DIGEST_BYTES: usize = 12;
-
-/// What is known of an item.
-#[derive(Clone, Debug)]
-pub(super) enum Seen {
-    /// The object.
-    There(Box<Value>),
-    Absent,
-    /// Whoever asks may not read it.
-    Hidden,
-    /// Nobody can say, and why.
-    Unknown(String),
-}
 
 /// An item as it is shown, and its state as kubefold sees it.
 struct Look {

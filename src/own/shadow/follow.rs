@@ -15,12 +15,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     FINALIZER, KIND, Shadow,
-    calls::{By, Place},
-    compose::Seen,
+    calls::By,
     object::{Reference, list, states},
     pending::{Name, Pending},
     undo,
-    world::namespaces,
+    world::{Place, Seen, namespaces},
 };
 use crate::{
     own::GROUP,

@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 use super::{
     Shadow,
     calls::{By, Refusal, Reply},
-    compose::{Seen, set_generation},
+    compose::set_generation,
     journal::Note,
     object::{MADE_BY, Reference, as_item, is_applied_by_kubectl, list, set_list, states, without_bodies},
     plan::{Change, Step, Way, defines, holds},
+    world::Seen,
 };
 use crate::respond::OwnError;
 use kubefold_apiserver::kinds::{Author, Carried, Composed, Propagation, Reading};

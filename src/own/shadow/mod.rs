@@ -36,11 +36,11 @@ use serde_json::Value;
 pub use self::follow::Follower;
 pub use self::object::{FINALIZER, KIND, PLURAL, ShadowResource};
 use self::{
-    calls::{Calls, Place},
+    calls::Calls,
     journal::{Journal, Note},
     object::Reference,
     pending::Pending,
-    world::{Served, World},
+    world::{Place, Served, World},
 };
 use crate::{config::Alias, own::FleetLink, stores::Stores};
 use kubefold_apiserver::{

@@ -4,10 +4,14 @@ use serde_json::Value;
 
 use super::{
     Shadow,
-    calls::{By, Place, Refusal, Reply, marked, placed},
+    calls::{By, Refusal, Reply, marked, placed},
     object::{ADOPT, Reference, as_item, list},
+    world::Place,
 };
-use crate::{placement::merge::merge_patch, respond::OwnError};
+use crate::{
+    placement::merge::merge_patch,
+    respond::{OwnError, RouteError},
+};
 use kubefold_apiserver::kinds::Author;
 use kubefold_wire::{
     access::{items, text},
@@ -164,7 +168,7 @@ impl Shadow {
             Some(place) => place.clone(),
             None => match self.place(&step.reference).await {
                 Some(place) => place,
-                None => return Err(Box::new(Status::no_such_path())),
+                None => return Err(Box::new(RouteError::NoSuchPath.into())),
             },
         };
         match (&step.change, way) {

@@ -14,11 +14,9 @@ use tokio::time::{Duration, Instant, timeout};
 
 use super::{
     KIND, Shadow,
-    calls::Place,
-    compose::Seen,
     object::{LAST_APPLIED, MADE_BY, Reference, list, states},
     undo,
-    world::World,
+    world::{Place, Seen, World},
 };
 use crate::own::{GROUP, kinds_of};
 use kubefold_apiserver::{

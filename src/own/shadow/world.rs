@@ -4,10 +4,44 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use http::{Request, Response};
+use serde_json::Value;
 
-use super::{calls::Place, compose::Seen, object::Reference};
-use crate::{catalog::Scope, own::FleetLink, stores::Stores, view::Mode};
-use kubefold_wire::{body::Body, resource::Gvr};
+use super::object::Reference;
+use crate::{catalog::Scope, own::FleetLink, store::key, stores::Stores, view::Mode};
+use kubefold_wire::{body::Body, path::ApiPath, resource::Gvr};
+
+/// Where an item is in the fleet's API.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Place {
+    pub(super) gvr: Gvr,
+    /// Empty where the kind has none.
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
+impl Place {
+    /// As the stores name it.
+    pub(super) fn key(&self) -> String {
+        key(&self.namespace, &self.name)
+    }
+
+    /// Its path.
+    pub(super) fn object(&self) -> ApiPath {
+        ApiPath::within(&self.gvr, &self.namespace).then(&self.name)
+    }
+}
+
+/// What is known of an item.
+#[derive(Clone, Debug)]
+pub(super) enum Seen {
+    /// The object.
+    There(Box<Value>),
+    Absent,
+    /// Whoever asks may not read it.
+    Hidden,
+    /// Nobody can say, and why.
+    Unknown(String),
+}
 
 /// The fleet, as far as ShadowResources ask it.
 pub(super) trait World: Send + Sync + 'static {
