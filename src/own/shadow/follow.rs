@@ -288,8 +288,13 @@ impl Follower {
         for (at, item) in list(shadow).iter().enumerate().rev() {
             let reference = Reference::of(item);
             let uid = states(shadow).get(at).map(|state| text(state, "/uid").to_owned()).unwrap_or_default();
-            // Of a kind that nobody serves there is nothing.
-            let Some(place) = self.shadow.place(&reference).await else { continue };
+            let Some(place) = self.shadow.place(&reference).await else {
+                match self.shadow.world().of_no_kind(&reference) {
+                    // Of a kind that nobody serves there is nothing.
+                    Seen::Absent => continue,
+                    _ => return false,
+                }
+            };
             if !self.end_item(&place, &uid, how).await {
                 return false;
             }

@@ -281,7 +281,12 @@ impl Shadow {
     pub(super) async fn undone(&self, note: &Note, items: &[Reference]) -> Vec<String> {
         let (itself, mut left) = (Self::itself(), Vec::new());
         for reference in items.iter().rev() {
-            let Some(place) = self.place(reference).await else { continue };
+            let Some(place) = self.place(reference).await else {
+                if let Seen::Unknown(why) = self.world().of_no_kind(reference) {
+                    left.push(format!("{reference}: {why}"));
+                }
+                continue;
+            };
             let object = match self.asked(&itself, &place, false).await {
                 Seen::There(object) if made_by(&object) == note.uid => object,
                 Seen::There(_) | Seen::Absent => continue,

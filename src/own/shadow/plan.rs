@@ -33,12 +33,12 @@ pub(super) enum Way {
 }
 
 impl Way {
-    /// `by_kubectl`: the client is kubectl, and applies on its side.
+    /// `by_kubectl`: the client notes what it applies, as kubectl does.
     pub(super) fn of(author: Author<'_>, by_kubectl: bool) -> Self {
         match author.applies {
-            Some(applying) => Self::Apply { manager: applying.manager.to_owned(), force: applying.force },
-            // What kubectl applies on its side takes fields of others.
-            None if by_kubectl => Self::Apply { manager: KUBECTL.to_owned(), force: true },
+            Some(applying) => Self::Apply { manager: author.manager.to_owned(), force: applying.force },
+            // What kubectl applies on its side takes fields of others. `kubectl diff` notes nothing.
+            None if by_kubectl || author.manager == KUBECTL => Self::Apply { manager: KUBECTL.to_owned(), force: true },
             None => Self::Difference,
         }
     }

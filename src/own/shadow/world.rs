@@ -105,9 +105,7 @@ impl World for Served {
             };
             match ready.store().get(&place.key()) {
                 Some(entry) => {
-                    let mut json = Vec::new();
-                    entry.write_item(&mut json);
-                    let object = serde_json::from_slice(&json);
+                    let object = serde_json::from_slice(entry.json());
                     object.map_or_else(|error| Seen::Unknown(error.to_string()), |object| Seen::There(Box::new(object)))
                 }
                 // What a member has that does not answer is not known.

@@ -35,15 +35,15 @@ pub struct Author<'a> {
     pub caller: &'a Caller,
     /// Nothing may be left behind.
     pub dry_run: bool,
-    /// It is a server-side apply of this manager, which takes fields of others or not.
-    pub applies: Option<Applying<'a>>,
+    /// Whose the fields are that are written.
+    pub manager: &'a str,
+    /// It is a server-side apply.
+    pub applies: Option<Applying>,
 }
 
 /// A server-side apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Applying<'a> {
-    /// Whose the fields are.
-    pub manager: &'a str,
+pub struct Applying {
     /// Whether fields of others are taken.
     pub force: bool,
 }

@@ -53,8 +53,8 @@ struct Seen {
 
 impl Registry {
     fn author<'a>(&'a self, options: &'a WriteOptions) -> Author<'a> {
-        let applies = options.applies.then_some(Applying { manager: &options.manager, force: options.force });
-        Author { caller: self.caller(), dry_run: options.dry_run, applies }
+        let applies = options.applies.then_some(Applying { force: options.force });
+        Author { caller: self.caller(), dry_run: options.dry_run, manager: &options.manager, applies }
     }
 
     /// One object as it is now.
@@ -270,7 +270,7 @@ impl Registry {
         options: &DeleteOptions,
     ) -> Result<Value, Status> {
         let Some(composer) = &kind.composer else { return Ok(stored) };
-        let author = Author { caller: self.caller(), dry_run: options.dry_run, applies: None };
+        let author = Author { caller: self.caller(), dry_run: options.dry_run, manager: "", applies: None };
         composer.delete(author, stored, options.propagation).await
     }
 }
