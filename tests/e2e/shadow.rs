@@ -184,8 +184,15 @@ async fn somebody_else(fleet: &Kubefold, members: [&Member; 2]) {
     fleet.kubectl(&["delete", "shadow", "hers", "--timeout=30s"]).await.ok();
 }
 
+/// Members are objects, too, which nobody writes.
 async fn a_member_is_down(fleet: &Kubefold, west: &Member) {
+    fleet.kubectl(&["wait", "--for=condition=Ready", "member", "--all", "--timeout=30s"]).await.ok();
+    let told = fleet.kubectl(&["delete", "member", "west"]).await;
+    assert!(told.refused().contains("MethodNotAllowed"), "{told}");
     west.stop_apiserver();
+    fleet.kubectl(&["wait", "--for=condition=Ready=false", "member/west", "--timeout=30s"]).await.ok();
+    let table = fleet.kubectl(&["get", "members"]).await;
+    assert!(table.ok().lines().any(|line| line.starts_with("west ") && line.contains(" down ")), "{table}");
     let shown = async || fleet.api().await.get(&format!("{SPACE}/app")).await;
     let items = shown().await["spec"]["flowList"].as_array().unwrap().len();
     assert_eq!(items, 2, "the last known state is shown");

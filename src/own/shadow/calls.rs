@@ -13,6 +13,7 @@ use crate::{
     },
     respond::OwnError,
 };
+use kubefold_apiserver::schema::FieldValidation;
 use kubefold_serving::caller::Caller;
 use kubefold_wire::{
     body::{Body, empty, full},
@@ -41,12 +42,19 @@ pub(super) type Refusal = Box<Status>;
 pub(super) struct By<'a> {
     pub(super) caller: &'a Caller,
     pub(super) dry_run: bool,
+    /// What becomes of unknown fields.
+    pub(super) validation: FieldValidation,
 }
 
-impl By<'_> {
+impl<'a> By<'a> {
+    /// What is no dry run, of somebody who says nothing of unknown fields.
+    pub(super) fn doing(caller: &'a Caller) -> Self {
+        Self { caller, dry_run: false, validation: FieldValidation::default() }
+    }
+
     fn query(self, more: &[(&str, &str)]) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
-        query.extend_pairs(more);
+        query.extend_pairs(more).append_pair("fieldValidation", self.validation.name());
         if self.dry_run {
             query.append_pair("dryRun", "All");
         }

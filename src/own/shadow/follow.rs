@@ -311,7 +311,7 @@ impl Follower {
             Seen::There(_) | Seen::Absent => return true,
             Seen::Hidden | Seen::Unknown(_) => return false,
         }
-        if let Err(status) = self.shadow.calls.delete(By { caller: &itself, dry_run: false }, place, uid, how).await {
+        if let Err(status) = self.shadow.calls.delete(By::doing(&itself), place, uid, how).await {
             tracing::info!(object = %place.key(), resource = %place.gvr.qualified(), error = status.message, "an item of a deleted ShadowResource cannot be deleted yet");
             return false;
         }

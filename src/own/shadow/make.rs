@@ -53,6 +53,12 @@ impl Drop for Unfinished<'_> {
     }
 }
 
+impl Work<'_> {
+    fn by(&self, dry_run: bool) -> By<'_> {
+        By { caller: self.author.caller, dry_run, validation: self.author.validation }
+    }
+}
+
 /// What has become of the steps so far: the answer to each, if there was one.
 type Replies = Vec<Option<Reply>>;
 
@@ -151,7 +157,7 @@ impl Shadow {
     ///
     /// Errors: the first step's that is refused; nothing was made.
     async fn try_all(&self, work: &Work<'_>) -> Result<(Replies, Vec<String>), Status> {
-        let by = By { caller: work.author.caller, dry_run: true };
+        let by = work.by(true);
         let aftermath = if work.author.dry_run { "" } else { "nothing was made or changed" };
         let (mut replies, mut warnings) = (Vec::new(), Vec::new());
         for (at, step) in work.steps.iter().enumerate() {
@@ -208,7 +214,7 @@ impl Shadow {
         }
         // Whoever stops waiting, or is killed, leaves the note.
         let mut unfinished = Unfinished { shadow: self, note: Some(note_of_write.clone()) };
-        let by = By { caller: work.author.caller, dry_run: false };
+        let by = work.by(false);
         let mut replies: Replies = Vec::new();
         for step in &work.steps {
             let reply = self.take(step, by, &work.way, &work.uid).await;
@@ -299,7 +305,7 @@ impl Shadow {
                     continue;
                 }
             };
-            let by = By { caller: &itself, dry_run: false };
+            let by = By::doing(&itself);
             let uid = text(&object, "/metadata/uid");
             match self.calls.delete(by, &place, uid, "Background").await {
                 Ok(Some(reply)) => {
@@ -335,7 +341,7 @@ impl Shadow {
             return Ok(stored);
         }
         if how != "Orphan" {
-            let by = By { caller: author.caller, dry_run: true };
+            let by = By { dry_run: true, ..By::doing(author.caller) };
             for (at, item) in list(&stored).iter().enumerate() {
                 let reference = Reference::of(item);
                 let place = self.place(&reference).await;

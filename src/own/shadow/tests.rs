@@ -403,7 +403,12 @@ async fn wrong_items_are_told_by_their_field() {
         let fields: Vec<&str> = refused.details.causes.iter().map(|cause| &*cause.field).collect();
         assert_eq!(fields, [field], "{}", refused.message);
     }
+    let mut unknown = map("a", "1");
+    unknown["dat"] = json!({});
+    let strict = WriteOptions { validation: FieldValidation::Strict, ..WriteOptions::default() };
     let elsewhere = process.running.registry();
+    let refused = elsewhere.create(&process.kind, "default", app(&[unknown]), &strict).await.unwrap_err();
+    assert!(refused.message.contains("unknown field \"dat\""), "{}", refused.message);
     let refused = elsewhere.create(&process.kind, "nowhere", app(&[]), &WriteOptions::default()).await.unwrap_err();
     assert_eq!((refused.code, &*refused.message), (StatusCode::NOT_FOUND, "namespaces \"nowhere\" not found"));
     assert_eq!(fleet.made().await, Vec::<String>::new());

@@ -6,7 +6,7 @@
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-use crate::kinds::Propagation;
+use crate::{kinds::Propagation, schema::FieldValidation};
 use kubefold_serving::caller::Caller;
 use kubefold_wire::status::Status;
 
@@ -37,6 +37,8 @@ pub struct Author<'a> {
     pub dry_run: bool,
     /// Whose the fields are that are written.
     pub manager: &'a str,
+    /// What becomes of unknown fields.
+    pub validation: FieldValidation,
     /// It is a server-side apply.
     pub applies: Option<Applying>,
 }

@@ -54,7 +54,8 @@ struct Seen {
 impl Registry {
     fn author<'a>(&'a self, options: &'a WriteOptions) -> Author<'a> {
         let applies = options.applies.then_some(Applying { force: options.force });
-        Author { caller: self.caller(), dry_run: options.dry_run, manager: &options.manager, applies }
+        let WriteOptions { dry_run, manager, validation, .. } = options;
+        Author { caller: self.caller(), dry_run: *dry_run, manager, validation: *validation, applies }
     }
 
     /// One object as it is now.
@@ -270,7 +271,8 @@ impl Registry {
         options: &DeleteOptions,
     ) -> Result<Value, Status> {
         let Some(composer) = &kind.composer else { return Ok(stored) };
-        let author = Author { caller: self.caller(), dry_run: options.dry_run, manager: "", applies: None };
+        let write = WriteOptions { dry_run: options.dry_run, ..WriteOptions::default() };
+        let author = self.author(&write);
         composer.delete(author, stored, options.propagation).await
     }
 }

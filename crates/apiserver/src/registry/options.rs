@@ -1,6 +1,6 @@
 //! What a caller may say beside the object.
 
-use crate::registry::Object;
+use crate::{registry::Object, schema::FieldValidation};
 use kubefold_wire::{
     locate::{Found, Paths},
     selector::{FieldSelector, LabelSelector, Subject},
@@ -35,6 +35,8 @@ pub struct WriteOptions {
     pub applies: bool,
     /// Such an apply takes fields of others.
     pub force: bool,
+    /// What becomes of unknown fields, for what is written elsewhere. Those of the object itself are judged when it is read.
+    pub validation: FieldValidation,
 }
 
 /// What must hold of an object to be deleted.

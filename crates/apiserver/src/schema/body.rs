@@ -46,6 +46,15 @@ impl FieldValidation {
         }
     }
 
+    /// As a request says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ignore => "Ignore",
+            Self::Warn => "Warn",
+            Self::Strict => "Strict",
+        }
+    }
+
     /// The warnings for the client.
     ///
     /// Errors: why the object is refused.

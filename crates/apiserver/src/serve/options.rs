@@ -94,9 +94,10 @@ impl RequestOptions {
         let manager = manager_of(&manager, agent);
         // A client that says nothing of itself owns its fields, too, under no name; here under one, so that it is said.
         let manager = if manager.is_empty() { "unknown".to_owned() } else { manager };
+        let validation = parsed.unwrap_or_default();
         Ok(Self {
-            write: WriteOptions { dry_run, manager, part, ..WriteOptions::default() },
-            validation: parsed.unwrap_or_default(),
+            write: WriteOptions { dry_run, manager, part, validation, ..WriteOptions::default() },
+            validation,
             force: force.is_some_and(|force| !matches!(force.to_ascii_lowercase().as_str(), "false" | "0")),
         })
     }
