@@ -5,7 +5,7 @@ use http::{Request, Response, Uri, request::Parts};
 use crate::{
     access::{Own, Who},
     member::review::Action,
-    own::Policies,
+    own::{Policies, shadow::PLURAL},
     respond::OwnError,
     route::{Router, allowed::action_of},
 };
@@ -51,6 +51,11 @@ impl Router {
     ///
     /// Errors: 403 where one does not allow it, 503 where one does not say.
     async fn host_or_members_allow(&self, info: &RequestInfo, gvr: &Gvr, who: Who<'_>) -> Result<(), Status> {
+        let refused = || OwnError::Impersonated { user: who.caller.user.clone(), resource: gvr.clone() };
+        // Its items are asked for as whoever asks for it, and members judge impersonation one by one.
+        if who.through.is_some() && *gvr.resource == *PLURAL {
+            return Err(refused().into());
+        }
         let asked = action_of(info, gvr);
         // An apply, and a PUT, of what is not there make it.
         let makes = matches!(info.verb.as_str(), "update" | "patch") && info.subresource.is_empty();
@@ -58,9 +63,7 @@ impl Router {
         for action in std::iter::once(asked).chain(create) {
             match self.access.host_allows(who, &action).await {
                 Some(decided) => decided?,
-                None if who.through.is_some() => {
-                    return Err(OwnError::Impersonated { user: who.caller.user.clone(), resource: gvr.clone() }.into());
-                }
+                None if who.through.is_some() => return Err(refused().into()),
                 None => self.access.grant(who, &action, None).await.check_everywhere()?,
             }
         }
