@@ -21,6 +21,13 @@ pub(super) const RULES: &[Rule] = &[
         told: "storageVersionHash = null",
     },
     Rule {
+        id: "own-groups",
+        requests: &["GET /apis$", "GET /apis/$", "GET /apis?pretty=true$"],
+        aspects: &["body.groups"],
+        said: "21 items",
+        told: "23 items",
+    },
+    Rule {
         id: "server-address",
         requests: &["^GET /api"],
         aspects: &["body.serverAddressByClientCIDRs"],
