@@ -21,6 +21,7 @@ use crate::{
     },
     catalog::Catalog,
     config::MemberName,
+    host::OUTSIDE,
     member::{Member, review::Judgement},
     store::Audience,
     stores::Stores,
@@ -320,7 +321,8 @@ impl Record {
             if let Some(domain) =
                 self.question.caller.domain.as_ref().filter(|domain| **domain != *member.name().as_str())
             {
-                let why = format!("the caller is known by the word of {domain}, and acts in that cluster alone");
+                let whose = if domain == OUTSIDE { domain.clone() } else { format!("member {domain}") };
+                let why = format!("the caller is known by the word of {whose}, and acts in that cluster alone");
                 let member = member.name().clone();
                 decided.denied.push(Word { member, why: why.into(), is_down: false, may_come: false });
                 continue;

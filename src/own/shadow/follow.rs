@@ -208,6 +208,11 @@ impl Follower {
     async fn namespaces(&self) {
         let gvr = namespaces();
         loop {
+            // Where there is none, no store is started for them.
+            if self.items.lock().of.is_empty() {
+                sleep(RETRY_AFTER).await;
+                continue;
+            }
             if let Ok(ready) = self.stores.ready_in(&gvr, None, Mode::Lenient).await {
                 let of_namespace = |namespace: &str| {
                     self.items.lock().of.keys().filter(|name| name.0 == namespace).cloned().collect::<Vec<Name>>()
