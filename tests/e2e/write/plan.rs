@@ -209,7 +209,7 @@ async fn a_runtime_class_is_counted(fleet: &Kubefold, bed: &Testbed) {
 async fn refusals_name_what_is_wrong(fleet: &Kubefold) {
     let api = fleet.api().await;
     for (object, words) in [
-        (annotated("x", 1, "placement-policy", "none"), "there is no such policy; use one of: bounded, roomy, part"),
+        (annotated("x", 1, "placement-policy", "none"), "there is no such policy; use one of: bounded, part, roomy"),
         (annotated("x", 1, "place-on", "south"), "there is no member \"south\"; the members are east, west, north"),
         (annotated("x", 1, "place-on", "region in eu"), "found 'eu' expected: '('"),
         (
