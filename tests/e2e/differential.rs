@@ -266,7 +266,7 @@ async fn a_fleet_of_one_is_discovered_as_its_member() {
             let mut document = answer.json();
             // kubefold's own groups are the fleet's, and no member's.
             for list in ["items", "groups"] {
-                let Some(groups) = document[list].as_array_mut() else { continue };
+                let Some(groups) = document.get_mut(list).and_then(Value::as_array_mut) else { continue };
                 let own = ["kubefold.io", "policy.karmada.io"];
                 groups
                     .retain(|group| !own.iter().any(|own| group["metadata"]["name"] == *own || group["name"] == *own));

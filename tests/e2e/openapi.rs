@@ -404,9 +404,9 @@ fn without_own(answer: &Answer) -> Value {
         paths.retain(|path, _| !is_own(path));
     }
     for list in ["items", "groups"] {
-        let Some(groups) = document[list].as_array_mut() else { continue };
+        let Some(groups) = document.get_mut(list).and_then(Value::as_array_mut) else { continue };
         groups.retain(|group| {
-            let name = group["metadata"]["name"].as_str().or(group["name"].as_str()).unwrap_or_default();
+            let name = group["metadata"]["name"].as_str().or_else(|| group["name"].as_str()).unwrap_or_default();
             !is_own(&format!("apis/{name}/"))
         });
     }

@@ -24,8 +24,11 @@ async fn a_life(place: Place) {
     let log = home.path().join("log");
     let mut controller = Process::spawn("controller", &client("kube-rs-controller"), &[kubeconfig], &log);
     let is_established = |definition: &Value| {
-        let conditions = definition["status"]["conditions"].as_array().unwrap();
-        conditions.iter().any(|condition| condition["type"] == "Established" && condition["status"] == "True")
+        let conditions = definition["status"]["conditions"].as_array();
+        conditions
+            .into_iter()
+            .flatten()
+            .any(|condition| condition["type"] == "Established" && condition["status"] == "True")
     };
     served.until(DEFINITION, is_established).await;
 
