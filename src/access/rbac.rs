@@ -1,7 +1,7 @@
 //! RBAC objects of members, as a sign that a decision may be another one by now, and never as the decision.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -17,8 +17,8 @@ use crate::{
     access::question::Question,
     config::MemberName,
     member::Member,
-    store::{Entry, Interest, ReadAfter, Record, Revision},
-    stores::{Running, Stores},
+    store::{Entry, Record},
+    stores::{self, Heard, Running, Stores},
     view::Mode,
 };
 use kubefold_wire::resource::Gvr;
@@ -34,10 +34,6 @@ const CHANGES_MAX: usize = 10_000;
 const FORGOTTEN_AFTER: Duration = Duration::from_mins(2);
 /// A kind that cannot be followed is tried again after so long.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
-/// Events read at once.
-const RECORDS_MAX: usize = 256;
-/// Bytes of their objects.
-const RECORDS_BYTES_MAX: usize = 1 << 20;
 
 /// Whose rights a change may have changed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -194,28 +190,20 @@ async fn follow_kind(stores: &Stores, changes: &Changes, kind: &str) {
 }
 
 /// Ends with the store.
-async fn follow_store(running: &Arc<Running>, changes: &Changes, kind: &str) {
+async fn follow_store(running: &Running, changes: &Changes, kind: &str) {
     let store = &running.store;
-    let (_, mut cursor) = store.snapshot_and_cursor(Revision(0), &Interest::Everything);
-    let mut news = store.subscribe();
-    let mut records = Vec::new();
-    while !store.is_ended() {
-        news.borrow_and_update();
-        let outcome = store.read(&mut cursor, RECORDS_MAX, RECORDS_BYTES_MAX, &mut records);
-        if outcome == ReadAfter::Expired {
-            // Whatever it was.
+    stores::follow(store, |heard| match heard {
+        Heard::Begun => {}
+        Heard::Event(record) => changes.note_record(record, kind),
+        // Whatever it was.
+        Heard::Lost => {
             let snapshot = store.snapshot();
-            let members: Vec<MemberName> = snapshot.objects.values().flat_map(|entry| entry.holders.to_vec()).collect();
-            members.iter().for_each(|member| changes.note(member, [Scope::Everybody]));
-            (_, cursor) = store.snapshot_and_cursor(Revision(0), &Interest::Everything);
-        } else if records.is_empty() {
-            if news.changed().await.is_err() {
-                return;
-            }
-        } else {
-            records.drain(..).for_each(|record| changes.note_record(&record, kind));
+            let members: BTreeSet<&MemberName> =
+                snapshot.objects.values().flat_map(|entry| entry.holders.iter()).collect();
+            members.into_iter().for_each(|member| changes.note(member, [Scope::Everybody]));
         }
-    }
+    })
+    .await;
 }
 
 #[cfg(test)]

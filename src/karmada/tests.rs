@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    config::{CarriedKind, MemberName, Weight, Weights, load_text},
+    config::{CarriedKind, MemberName, Weights, load_text},
     placement::{
         capacity::Capacity,
         divided::Wholes,
-        plan::{Candidate, Order, Plan, Standing, plan},
+        plan::{Candidate, Order, Plan, plan, tests::candidate},
         policy::{Policy, Rules, Subject},
         scheduling::PodRequirements,
     },
@@ -125,22 +125,11 @@ fn policy_of(rules: &Rules, object: &Value) -> Policy {
 
 /// The members, with room for so many replicas each.
 fn candidates(room: [u32; 4]) -> Vec<Candidate> {
-    let candidate = |(name, replicas): (&str, u32)| Candidate {
-        name: MemberName::new(name).unwrap(),
-        cluster_uid: Some(format!("c-{name}")),
-        weight: Weight(1),
-        absent: false,
-        allowed: true,
-        standing: Standing::Ready,
-        serves_kind: true,
-        has_namespace: true,
-        missing_owners: Vec::new(),
-        missing_claims: Vec::new(),
-        fits: Ok(()),
+    let with_room = |(name, replicas): (&str, u32)| Candidate {
         capacity: Some(Capacity { replicas, ..Capacity::default() }),
-        quota: None,
+        ..candidate(name, 1)
     };
-    ["member1", "member2", "member3", "member4"].into_iter().zip(room).map(candidate).collect()
+    ["member1", "member2", "member3", "member4"].into_iter().zip(room).map(with_room).collect()
 }
 
 fn planned(rules: &Rules, object: &Value, candidates: &[Candidate]) -> Result<Plan, String> {

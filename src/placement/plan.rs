@@ -306,4 +306,4 @@ fn unknown(candidate: &Candidate) -> Option<(MemberName, String)> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

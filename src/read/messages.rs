@@ -20,7 +20,7 @@ use crate::{
 };
 use kubefold_wire::{
     body::{Body, BodyError},
-    protobuf::{EncodeError, ListOpening, record_len},
+    protobuf::{EncodeError, ListChunks, ListOpening, Measured},
 };
 
 /// Messages of lists up to this size are kept, in JSON's bytes: an eighth of what a process keeps, so that a large list lets those of
@@ -41,7 +41,7 @@ pub(super) async fn body(
     let opening = ListOpening::new(std::str::from_utf8(head).unwrap_or_default())?;
     let is_kept = items.iter().map(|entry| entry.json().len()).sum::<usize>() <= KEPT_LIST_BYTES_MAX;
     let own = form.own_message(echo.as_deref()).filter(|_| is_kept);
-    let (mut measured, mut total, mut since) = (Vec::with_capacity(items.len()), 0, 0);
+    let (mut measured, mut since) = (Vec::with_capacity(items.len()), 0);
     let mut scratch = Vec::new();
     for entry in items {
         if since >= CHUNK_BYTES {
@@ -53,57 +53,17 @@ pub(super) async fn body(
             Some(of) => store.message(entry, of)?.len(),
             None => form.message_len(entry, echo.as_deref(), &mut scratch)?,
         };
-        total += record_len(len);
-        measured.push(Item { entry: Arc::clone(entry), len });
+        measured.push(Measured { item: Arc::clone(entry), len });
     }
-    let mut out = Vec::with_capacity(total.min(CHUNK_BYTES) + OUTSIDE_BYTES);
-    opening.open(total, &mut out);
-    let form = form.clone();
-    Ok(MessagesBody { out, items: measured.into_iter(), echo, form, done: false }.boxed_unsync())
-}
-
-/// What surrounds the items of a list, and a message in a chunk.
-const OUTSIDE_BYTES: usize = 512;
-
-/// An object, and how long its message is.
-struct Item {
-    entry: Arc<Entry>,
-    len: usize,
+    let chunks = ListChunks::new(&opening, measured, CHUNK_BYTES);
+    Ok(MessagesBody { chunks, echo, form: form.clone() }.boxed_unsync())
 }
 
 /// A list as it goes out.
 struct MessagesBody {
-    out: Vec<u8>,
-    items: std::vec::IntoIter<Item>,
+    chunks: ListChunks<Arc<Entry>>,
     echo: Option<String>,
     form: Form,
-    done: bool,
-}
-
-impl MessagesBody {
-    /// Writes a chunk. An object that is larger than one has one of its own.
-    fn chunk(&mut self) -> Result<Vec<u8>, BodyError> {
-        let mut out = std::mem::take(&mut self.out);
-        while let Some(Item { entry, len }) = self.items.as_slice().first() {
-            if !out.is_empty() && out.len() + record_len(*len) > CHUNK_BYTES {
-                return Ok(out);
-            }
-            if out.capacity() == 0 {
-                out.reserve(CHUNK_BYTES.max(*len) + OUTSIDE_BYTES);
-            }
-            ListOpening::begin_item(*len, &mut out);
-            let start = out.len();
-            self.form.message(entry, self.echo.as_deref(), entry.revision, &mut out)?;
-            if out.len() - start != *len {
-                // The client was told another length: the answer must not go on.
-                return Err("a message has another length than it had when it was measured".into());
-            }
-            self.items.next();
-        }
-        ListOpening::close(&mut out);
-        self.done = true;
-        Ok(out)
-    }
 }
 
 impl http_body::Body for MessagesBody {
@@ -111,17 +71,13 @@ impl http_body::Body for MessagesBody {
     type Error = BodyError;
 
     fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let this = self.get_mut();
-        if this.done {
-            return Poll::Ready(None);
-        }
-        let chunk = this.chunk();
-        this.done |= chunk.is_err();
-        Poll::Ready(Some(chunk.map(|chunk| Frame::data(chunk.into()))))
+        let Self { chunks, echo, form } = self.get_mut();
+        let chunk = chunks.next(|entry, out| form.message(entry, echo.as_deref(), entry.revision, out));
+        Poll::Ready(chunk.map(|chunk| chunk.map(|chunk| Frame::data(chunk.into())).map_err(BodyError::from)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.done
+        self.chunks.is_done()
     }
 }
 

@@ -10,6 +10,7 @@
 mod definitions;
 mod feeds;
 mod figures;
+mod follow;
 mod late;
 mod marks;
 pub mod metrics;
@@ -55,6 +56,7 @@ use readiness::Readiness;
 
 pub use {
     figures::{Following, StoreFigures},
+    follow::{Heard, follow},
     late::{Patience, SILENT_MAX},
     marks::Marking,
     names::Target,

@@ -23,8 +23,7 @@ use super::{
 };
 use crate::{
     own::GROUP,
-    store::{Interest, ReadAfter, Revision},
-    stores::{Running, Stores},
+    stores::{self, Heard, Running, Stores},
     view::Mode,
 };
 use kubefold_apiserver::{
@@ -45,9 +44,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(5);
 /// Changes of items that come so soon after each other are one.
 const TOGETHER: Duration = Duration::from_millis(50);
-/// Events read at once, and bytes of their objects.
-const RECORDS_MAX: usize = 256;
-const RECORDS_BYTES_MAX: usize = 1 << 20;
 
 /// Which ShadowResources have an item, by its resource and key.
 #[derive(Default)]
@@ -217,7 +213,8 @@ impl Follower {
                 let of_namespace = |namespace: &str| {
                     self.items.lock().of.keys().filter(|name| name.0 == namespace).cloned().collect::<Vec<Name>>()
                 };
-                self.store(&ready.running, of_namespace).await;
+                let whom = || self.items.lock().of.keys().cloned().collect();
+                self.store(&ready.running, whom, of_namespace).await;
             }
             sleep(RETRY_AFTER).await;
         }
@@ -227,42 +224,24 @@ impl Follower {
     async fn kind(&self, gvr: &Gvr) {
         loop {
             if let Ok(ready) = self.stores.ready_in(gvr, None, Mode::Lenient).await {
-                self.store(&ready.running, |key| self.items.lock().having(gvr, key)).await;
+                let (whom, about) = (|| self.items.lock().all_of(gvr), |key: &str| self.items.lock().having(gvr, key));
+                self.store(&ready.running, whom, about).await;
             }
             sleep(RETRY_AFTER).await;
-            // What changed meanwhile.
-            let names = self.items.lock().all_of(gvr);
-            names.iter().for_each(|name| self.mark(name));
         }
     }
 
-    /// Marks those that an object of a store is about. Ends with the store.
-    async fn store(&self, running: &Arc<Running>, about: impl Fn(&str) -> Vec<Name>) {
-        let store = &running.store;
-        let (_, mut cursor) = store.snapshot_and_cursor(Revision(0), &Interest::Everything);
-        let mut news = store.subscribe();
-        let mut records = Vec::new();
-        while !store.is_ended() {
-            news.borrow_and_update();
-            match store.read(&mut cursor, RECORDS_MAX, RECORDS_BYTES_MAX, &mut records) {
-                ReadAfter::Expired => {
-                    let all: Vec<Name> = self.items.lock().of.keys().cloned().collect();
-                    all.iter().for_each(|name| self.mark(name));
-                    (_, cursor) = store.snapshot_and_cursor(Revision(0), &Interest::Everything);
-                }
-                _ if records.is_empty() => {
-                    if news.changed().await.is_err() {
-                        return;
-                    }
-                }
-                _ => {
-                    for record in records.drain(..) {
-                        let key = String::from_utf8_lossy(record.entry.key());
-                        about(&key).iter().for_each(|name| self.mark(name));
-                    }
-                }
+    /// Marks those that an object of a store is about, and all of `whom` when it is not known what has happened. Ends with the
+    /// store.
+    async fn store(&self, running: &Running, whom: impl Fn() -> BTreeSet<Name>, about: impl Fn(&str) -> Vec<Name>) {
+        stores::follow(&running.store, |heard| match heard {
+            Heard::Begun | Heard::Lost => whom().iter().for_each(|name| self.mark(name)),
+            Heard::Event(record) => {
+                let key = String::from_utf8_lossy(record.entry.key());
+                about(&key).iter().for_each(|name| self.mark(name));
             }
-        }
+        })
+        .await;
     }
 
     /// Takes the items of a deleted ShadowResource away, the last one first, and then lets it go.

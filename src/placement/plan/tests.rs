@@ -18,7 +18,8 @@ use crate::{
 };
 use kubefold_wire::matching::{Taint, Toleration};
 
-fn candidate(name: &str, weight: u32) -> Candidate {
+/// A ready member that takes everything, and of which nobody knows what it can carry.
+pub(crate) fn candidate(name: &str, weight: u32) -> Candidate {
     Candidate {
         name: MemberName::new(name).unwrap(),
         cluster_uid: Some(format!("c-{name}")),

@@ -49,7 +49,9 @@ pub(super) fn answer(tokens: &dyn Tokens, parts: &Parts) -> Option<Result<Respon
     Some(Ok(response))
 }
 
-/// Source: emicklei/go-restful `route.go`, which knows no other wildcard.
+/// Says whether a client takes this media type. Of wildcards only `*/*` counts.
+///
+/// Source: emicklei/go-restful `route.go`.
 fn accepts(headers: &HeaderMap, media: &str) -> bool {
     let accept = accept_header(headers);
     let mut asked = accept.split(',').map(|clause| clause.split(';').next().unwrap_or_default().trim());

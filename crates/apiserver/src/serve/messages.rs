@@ -23,7 +23,7 @@ use crate::{
 };
 use kubefold_wire::{
     body::{Body, BodyError},
-    protobuf::{self, EncodeError, ListOpening, MessageType, record_len},
+    protobuf::{self, EncodeError, ListChunks, ListOpening, Measured, MessageType},
     resource::Gvr,
 };
 
@@ -31,8 +31,6 @@ use kubefold_wire::{
 const KEPT_BYTES_MAX: usize = 64 << 20;
 /// Messages that a list holds while it goes out. Units: bytes.
 const HELD_BYTES_MAX: usize = 32 << 20;
-/// What surrounds a message in a chunk, and a list. Units: bytes.
-const OUTSIDE_BYTES: usize = 512;
 
 /// The messages that were made last.
 #[derive(Default)]
@@ -78,29 +76,23 @@ impl Messages {
         form.begin_list(list.revision, token_of(list, gvr).as_deref(), list.remaining, &mut head);
         form.end_list(true, &mut head);
         let opening = ListOpening::new(std::str::from_utf8(&head).unwrap_or_default())?;
-        let (mut items, mut total, mut held, mut since) = (Vec::with_capacity(list.objects.len()), 0, 0, 0);
+        let (mut items, mut held, mut since) = (Vec::with_capacity(list.objects.len()), 0, 0);
         for object in &list.objects {
             let message = self.message(object, of)?;
-            total += record_len(message.len());
-            since += message.len();
+            let len = message.len();
+            since += len;
             if since >= CHUNK_BYTES {
                 since = 0;
                 tokio::task::yield_now().await;
             }
-            let len = message.len();
             held += len;
-            items.push(Item { object: object.clone(), len, message: Some(message).filter(|_| held <= HELD_BYTES_MAX) });
+            let message = Some(message).filter(|_| held <= HELD_BYTES_MAX);
+            items.push(Measured { item: Item { object: object.clone(), message }, len });
         }
-        let mut out = Vec::with_capacity(total.min(CHUNK_BYTES) + OUTSIDE_BYTES);
-        opening.open(total, &mut out);
-        let state = Going { out, items: items.into_iter(), of, is_done: false };
-        let chunks = stream::unfold(state, |mut state| async move {
-            if state.is_done {
-                return None;
-            }
-            let chunk = state.chunk();
-            state.is_done |= chunk.is_err();
-            Some((chunk.map(|chunk| Frame::data(Bytes::from(chunk))), state))
+        let going = ListChunks::new(&opening, items, CHUNK_BYTES);
+        let chunks = stream::unfold(going, move |mut going| async move {
+            let chunk = going.next(|item, out| item.write(of, out))?;
+            Some((chunk.map(|chunk| Frame::data(Bytes::from(chunk))).map_err(BodyError::from), going))
         });
         let mut response = json_response(StreamBody::new(chunks).boxed_unsync());
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(protobuf::MEDIA_TYPE));
@@ -152,47 +144,19 @@ fn encode(object: &Object, of: MessageType, out: &mut Vec<u8>) -> Result<(), Enc
     of.encode(std::str::from_utf8(&json).unwrap_or_default(), out)
 }
 
-/// An object of a list, how long its message is, and the message if the list holds it.
+/// An object of a list, and its message if the list holds it.
 struct Item {
     object: Object,
-    len: usize,
     message: Option<Bytes>,
 }
 
-/// A list as it goes out.
-struct Going {
-    out: Vec<u8>,
-    items: std::vec::IntoIter<Item>,
-    of: MessageType,
-    is_done: bool,
-}
-
-impl Going {
-    /// Writes a chunk. An object that is larger than one has one of its own.
-    fn chunk(&mut self) -> Result<Vec<u8>, BodyError> {
-        let mut out = std::mem::take(&mut self.out);
-        while let Some(Item { object, len, message }) = self.items.as_slice().first() {
-            if !out.is_empty() && out.len() + record_len(*len) > CHUNK_BYTES {
-                return Ok(out);
-            }
-            if out.capacity() == 0 {
-                out.reserve(CHUNK_BYTES.max(*len) + OUTSIDE_BYTES);
-            }
-            ListOpening::begin_item(*len, &mut out);
-            let start = out.len();
-            match message {
-                Some(message) => out.extend_from_slice(message),
-                None => encode(object, self.of, &mut out)?,
-            }
-            if out.len() - start != *len {
-                // The client was told another length: the answer must not go on.
-                return Err("a message has another length than it had when it was measured".into());
-            }
-            self.items.next();
+impl Item {
+    fn write(&self, of: MessageType, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        match &self.message {
+            Some(message) => out.extend_from_slice(message),
+            None => encode(&self.object, of, out)?,
         }
-        ListOpening::close(&mut out);
-        self.is_done = true;
-        Ok(out)
+        Ok(())
     }
 }
 

@@ -16,6 +16,7 @@
 //! - `message`: messages put into envelopes, lists and events of watches
 //! - `values`: the types whose JSON is written by hand in Go
 
+mod chunks;
 mod decode;
 mod encode;
 mod envelope;
@@ -33,6 +34,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+pub use chunks::{ChunkError, ListChunks, Measured};
 pub use error::{EncodeError, JSON_BYTES_MAX, MEDIA_TYPE, NESTING_MAX, ProtobufError};
 pub use records::{MalformedRecord, Payload, Records};
 
