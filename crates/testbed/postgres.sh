@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs a PostgreSQL of Debian's packages with a socket in a folder: postgres.sh FOLDER
+# Runs a PostgreSQL of Debian's packages with a socket in a folder: postgres.sh FOLDER [PORT]
+# With PORT it listens on 127.0.0.1, too: for TLS with the folder's server.crt and server.key, and users with passwords.
 # `postgres.sh --install` installs these packages where there are none.
 #
 # It says `ready` once it answers. When its stdin ends, which is at the latest when whoever started it ends, it stops, and
@@ -24,8 +25,16 @@ if [[ $(id -u) == 0 ]]; then
   as=(setpriv --reuid=nobody --regid="$(id -g nobody)" --clear-groups)
 fi
 cd "$folder"
+listen=(-c listen_addresses=)
 "${as[@]}" "$bin/initdb" --pgdata="$folder/data" --username=kubefold --auth=trust --no-sync --encoding=UTF8 --locale=C >"$folder/initdb.log"
-"${as[@]}" "$bin/postgres" -D "$folder/data" -k "$folder" -c listen_addresses= -c max_connections=200 >/dev/null 2>"$folder/log" </dev/null &
+if [[ $# == 2 ]]; then
+  "${as[@]}" install -m 600 /dev/stdin "$folder/data/server.key" <"$folder/server.key"
+  "${as[@]}" install -m 600 /dev/stdin "$folder/data/server.crt" <"$folder/server.crt"
+  printf 'local all all trust\nhostssl all all 127.0.0.1/32 scram-sha-256\n' >"$folder/data/pg_hba.conf"
+  listen=(-c listen_addresses=127.0.0.1 -c "port=$2" -c ssl=on)
+  export PGPORT=$2
+fi
+"${as[@]}" "$bin/postgres" -D "$folder/data" -k "$folder" "${listen[@]}" -c max_connections=200 >/dev/null 2>"$folder/log" </dev/null &
 server=$!
 trap 'kill -QUIT $server; wait $server || true; rm -rf "$folder"' EXIT
 until "$bin/pg_isready" --quiet --host="$folder"; do

@@ -8,7 +8,9 @@ use http::{Method, Request, StatusCode};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, jwk::JwkSet};
 use serde_json::{Value, json};
 
-use testbed::{Answer, Api, ApiServer, PostgresServer, Process, Testbed, eventually, program, samples::crd};
+use testbed::{Answer, Api, ApiServer, Kubectl, PostgresServer, Process, Testbed, eventually, program, samples::crd};
+
+use crate::provider::Provider;
 
 const SOON: Duration = Duration::from_secs(30);
 const WIDGETS: &str = "/apis/e2e.kubefold.io/v1/namespaces/default/widgets";
@@ -89,6 +91,31 @@ async fn objects_outlive_the_process_in_postgres() {
     let postgres = PostgresServer::start();
     let url = postgres.url("apiserver");
     objects_outlive_the_process(ApiServer::start(&["--storage", &url]).await).await;
+}
+
+/// The database is on another machine: its certificate is checked, and so is the password.
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_are_in_a_database_that_is_reached_by_tls() {
+    let postgres = PostgresServer::start_with_tls();
+    let ca = postgres.authority().display().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let refused = async |url: &str, more: &[&str], words: &str| {
+        let args = ["apiserver", "--state-dir", "state", "--listen", "127.0.0.1:0", "--storage", url];
+        let (code, _, error) = run(&[&args, more].concat(), folder.path()).await;
+        let said: Vec<&str> = error.lines().filter(|line| line.starts_with("kubefold:")).collect();
+        assert!(code == Some(1) && said.len() == 1 && said[0].contains(words), "no {words:?} in {error}");
+        assert!(!error.contains("s3cret"), "{error}");
+    };
+    let url = postgres.tls_url("tls", "localhost", "s3cret");
+    let with_ca = ["--storage-ca-file", &ca];
+    refused(&url, &[], "UnknownIssuer").await;
+    refused(&postgres.tls_url("tls", "127.0.0.1", "s3cret"), &with_ca, "not valid for name").await;
+    refused(&postgres.tls_url("tls", "localhost", "wrong"), &with_ca, "password authentication failed").await;
+    refused(&format!("{url}&sslmode=disable"), &with_ca, "no encryption").await;
+    objects_outlive_the_process(ApiServer::start(&["--storage", &url, "--storage-ca-file", &ca]).await).await;
+    let tls = postgres
+        .sql("SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE usename = 'jane' AND NOT ssl");
+    assert_eq!(tls, "0");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -184,6 +211,98 @@ async fn rights_come_from_roles_and_bindings() {
     );
     let nobody = server.with_token("nobody", "wrong").run(&["get", "configmaps"]).await;
     assert!(nobody.refused().contains("Unauthorized") || nobody.stderr.contains("must be logged in"), "{nobody}");
+}
+
+/// Single sign-on, and a webhook: another server's reviews of tokens.
+#[tokio::test(flavor = "multi_thread")]
+async fn people_log_in_by_the_word_of_others() {
+    let bed = Testbed::shared(&["east"]).await;
+    let mut provider = Provider::start(&bed["east"]).await;
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        fs::write(dir.path().join(name), text).unwrap();
+        dir.path().join(name).display().to_string()
+    };
+    let tokens = file("tokens.csv", "of-eve,eve,7,\"dev\"\n");
+    let knowing = ApiServer::start(&["--token-auth-file", &tokens]).await;
+    let reviews = format!("https://{}/apis/authentication.k8s.io/v1/tokenreviews", knowing.addr());
+    let kubeconfig = fs::read_to_string(knowing.kubeconfig()).unwrap();
+    let webhook = file("webhook.kubeconfig", &kubeconfig.replace(&format!("https://{}", knowing.addr()), &reviews));
+    let sso = file("authentication.yaml", &provider.configuration(&bed["east"]));
+    let flags = ["--authentication-config", &sso, "--authentication-token-webhook-config-file", &webhook];
+    let server = ApiServer::start(&flags).await;
+    let admin = server.as_admin();
+    admin.run(&["create", "rolebinding", "sso", "--clusterrole=edit", "--group=oidc:dev"]).await.ok();
+    admin.run(&["create", "rolebinding", "hook", "--clusterrole=view", "--group=dev"]).await.ok();
+
+    let jane = server.with_token("jane", &provider.token("jane", "dev").await);
+    let eve = server.with_token("eve", "of-eve");
+    let who = async |kubectl: &Kubectl| {
+        let who: Value = serde_json::from_str(kubectl.run(&["auth", "whoami", "-o", "json"]).await.ok()).unwrap();
+        who["status"]["userInfo"].clone()
+    };
+    let said = who(&jane).await;
+    assert_eq!((&said["username"], &said["groups"][0]), (&json!("oidc:jane"), &json!("oidc:dev")), "{said}");
+    let said = who(&eve).await;
+    assert_eq!((&said["username"], &said["uid"]), (&json!("eve"), &json!("7")), "{said}");
+    jane.run(&["create", "configmap", "hers"]).await.ok();
+    eve.run(&["get", "configmap", "hers"]).await.ok();
+    assert!(eve.run(&["delete", "configmap", "hers"]).await.refused().contains("forbidden"));
+    let other = server.with_token("bob", &provider.token("bob", "sales").await).run(&["get", "configmaps"]).await;
+    assert!(other.refused().contains("User \"oidc:bob\" cannot list"), "{other}");
+    for wrong in ["of-nobody", "a.b.c"] {
+        let nobody = server.with_token("nobody", wrong).run(&["get", "configmaps"]).await;
+        assert!(!nobody.succeeded() && nobody.stderr.contains("must be logged in"), "{nobody}");
+    }
+    // Whom the server itself knows logs in while the webhook is away.
+    drop(knowing);
+    who(&jane).await;
+    admin.run(&["get", "configmaps"]).await.ok();
+}
+
+/// Pods, and programs that run beside them, count on both.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_namespace_has_an_account_and_the_servers_authority() {
+    let mut server = ApiServer::start(&[]).await;
+    let authority = async |server: &ApiServer, namespace: &str| {
+        let of = ["get", "configmap", "kube-root-ca.crt", "-n", namespace, "-o", "jsonpath={.data.ca\\.crt}"];
+        let found = server.as_admin().run(&of).await;
+        if found.succeeded() { Ok(found.stdout) } else { Err(found) }
+    };
+    let has_all = async |server: &ApiServer, namespace: &str| {
+        eventually(SOON, async || {
+            let account = server.as_admin().run(&["get", "serviceaccount", "default", "-n", namespace]).await;
+            if account.succeeded() { authority(server, namespace).await } else { Err(account) }
+        })
+        .await
+    };
+    server.as_admin().run(&["create", "namespace", "team"]).await.ok();
+    let ca = has_all(&server, "team").await;
+    assert_eq!(has_all(&server, "kube-system").await, ca);
+    // A program that has a token, the authority and the address needs nothing else.
+    let token = server.as_admin().run(&["create", "token", "default", "-n", "team"]).await.ok().trim().to_owned();
+    let file = server.dir().join("root-ca.crt");
+    fs::write(&file, &ca).unwrap();
+    let url = format!("https://{}", server.addr());
+    let with = ["--kubeconfig=/dev/null", "--server", &url, "--token", &token, "--certificate-authority"];
+    let said = server.as_admin().run(&[&with[..], &[file.to_str().unwrap(), "auth", "whoami"]].concat()).await;
+    assert!(said.ok().contains("system:serviceaccount:team:default"), "{said}");
+
+    let admin = server.as_admin();
+    admin.run(&["delete", "serviceaccount", "default", "-n", "team"]).await.ok();
+    admin.run(&["delete", "configmap", "kube-root-ca.crt", "-n", "team"]).await.ok();
+    assert_eq!(has_all(&server, "team").await, ca);
+    let patch = r#"{"data":{"ca.crt":"none","other":"x"}}"#;
+    admin.run(&["patch", "configmap", "kube-root-ca.crt", "-n", "team", "--type=merge", "-p", patch]).await.ok();
+    let is_back = async || {
+        let data = ["get", "configmap", "kube-root-ca.crt", "-n", "team", "-o", "jsonpath={.data}"];
+        let data: Value = serde_json::from_str(server.as_admin().run(&data).await.ok()).unwrap();
+        if data == json!({"ca.crt": ca}) { Ok(()) } else { Err(data) }
+    };
+    eventually(SOON, is_back).await;
+    server.restart().await;
+    let admin = server.as_admin();
+    admin.run(&["delete", "namespace", "team", "--wait"]).await.ok();
 }
 
 #[tokio::test(flavor = "multi_thread")]

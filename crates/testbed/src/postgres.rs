@@ -1,28 +1,67 @@
 //! A PostgreSQL of the system's packages, with its data in a temporary folder.
 
 use std::{
+    fs,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
 
+use super::{Authority, Port};
+
 /// A running server. It ends with this, or with the process, and its data with it.
 pub struct PostgresServer {
     folder: PathBuf,
     script: Child,
+    /// Where it listens for TLS.
+    port: Option<Port>,
 }
 
 impl PostgresServer {
     /// Starts one and waits until it answers.
     pub fn start() -> Self {
+        Self::start_in(tempfile::tempdir().unwrap().keep(), None)
+    }
+
+    /// Starts one that listens on 127.0.0.1, for TLS and for users with passwords alone: see [`PostgresServer::tls_url`]. Its
+    /// certificate names `localhost`, and is of an authority of its own.
+    pub fn start_with_tls() -> Self {
         let folder = tempfile::tempdir().unwrap().keep();
+        let authority = Authority::new("postgres");
+        let server = authority.server(&["localhost"]);
+        for (name, text) in
+            [("ca.crt", authority.cert_pem()), ("server.crt", server.cert_pem), ("server.key", server.key_pem)]
+        {
+            fs::write(folder.join(name), text).unwrap();
+        }
+        let server = Self::start_in(folder, Some(Port::reserve()));
+        server.sql("CREATE ROLE jane LOGIN PASSWORD 's3cret'");
+        server
+    }
+
+    fn start_in(folder: PathBuf, port: Option<Port>) -> Self {
         let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/postgres.sh"));
-        command.arg(&folder).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg(&folder).args(port.iter().map(|port| port.number().to_string()));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut script = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(script.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n", "PostgreSQL does not start; see stderr");
-        Self { folder, script }
+        Self { folder, script, port }
+    }
+
+    /// The URL for `jane`, who logs in over TLS with the password `s3cret` and may create tables in the schema `name`. `host` is
+    /// a name of 127.0.0.1.
+    pub fn tls_url(&self, name: &str, host: &str, password: &str) -> String {
+        self.schema(name);
+        self.sql(&format!("GRANT ALL ON SCHEMA \"{name}\" TO jane"));
+        let port = self.port.as_ref().expect("a server with TLS").number();
+        format!("postgres://jane:{password}@{host}:{port}/postgres?options=-c%20search_path%3D{name}")
+    }
+
+    /// The authority of its certificate.
+    pub fn authority(&self) -> PathBuf {
+        self.folder.join("ca.crt")
     }
 
     /// How to reach a schema of it, which is made if there is none.
@@ -69,6 +108,9 @@ impl PostgresServer {
             "--dbname=postgres",
         ]);
         command.args(["--set=ON_ERROR_STOP=1", "--host"]).arg(&self.folder).args(["--command", statements]);
+        if let Some(port) = &self.port {
+            command.env("PGPORT", port.number().to_string());
+        }
         let output = command.env("PGOPTIONS", "-c client_min_messages=warning").output().unwrap();
         assert!(output.status.success(), "{statements}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap().trim().to_owned()

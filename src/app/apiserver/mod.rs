@@ -94,10 +94,10 @@ impl ApiServerApp {
             authentication: Arc::clone(&authentication),
             url: url.clone(),
         });
-        let server = server(&options, Arc::clone(&storage)).account_tokens(tokens);
+        let trust = security.trust.clone();
+        let server = server(&options, Arc::clone(&storage)).account_tokens(tokens).root_ca(&trust);
         let running = Box::pin(server.start()).await?;
         accounts.serve(running.registry().clone());
-        let trust = security.trust.clone();
         let published = Published { url, fleet: false, members: Vec::new(), certificate_authority: trust };
         published.write(&state)?;
         tracing::info!(%address, url = published.url, storage = name, "serving");

@@ -173,6 +173,7 @@ pub struct Server {
     tokens: Vec<(String, Caller)>,
     tls: TlsFiles,
     account_tokens: Option<Arc<dyn Tokens>>,
+    root_ca: Option<Arc<str>>,
 }
 
 impl Default for Server {
@@ -188,6 +189,7 @@ impl Default for Server {
             tokens: Vec::new(),
             tls: TlsFiles::default(),
             account_tokens: None,
+            root_ca: None,
         }
     }
 }
@@ -244,10 +246,16 @@ impl Server {
     }
 
     /// Says who signs the tokens of service accounts (`kubectl create token`), and whose a token is that is reviewed. It is for
-    /// servers with a gate of their own, which lets callers in by these tokens: see [`Running::service`]. If nobody says so, such
-    /// tokens are not signed, and let nobody in.
+    /// servers with a gate of their own, which lets callers in by these tokens: see [`Running::service`]. Every namespace then has a
+    /// service account `default`. If nobody says so, such tokens are not signed, and let nobody in.
     pub fn account_tokens(mut self, tokens: Arc<dyn Tokens>) -> Self {
         self.account_tokens = Some(tokens);
+        self
+    }
+
+    /// Says by which authorities (PEM) clients know this server: every namespace has them in the ConfigMap `kube-root-ca.crt`.
+    pub fn root_ca(mut self, bundle: &str) -> Self {
+        self.root_ca = Some(bundle.into());
         self
     }
 
@@ -293,8 +301,11 @@ impl Server {
             definitions.begin().await.map_err(|status| ServerError::Storage(Box::new(status)))?;
             tasks.spawn(definitions.follow_until(stop.clone()));
         }
-        let collector = Sim::new(registry.clone(), sim::Options { workloads: false, ..sim::Options::default() });
-        tasks.spawn(collector.run(stop.clone()));
+        let serves = |plural: &str| registry.resource("", "v1", plural).is_some();
+        let accounts = self.account_tokens.is_some() && serves("serviceaccounts");
+        let root_ca = self.root_ca.filter(|_| serves("configmaps"));
+        let options = sim::Options { workloads: false, accounts, root_ca, ..sim::Options::default() };
+        tasks.spawn(Sim::new(registry.clone(), options).run(stop.clone()));
         tasks.close();
         let mut settings = Settings { drain: stop.clone(), authorizer, ..Settings::new(&self.version) };
         if let Some(tokens) = self.account_tokens {

@@ -310,7 +310,9 @@ impl Machine {
             };
             let service = Key { resource: SERVICES, namespace: Arc::clone(&key.namespace), name: service };
             self.queue.add(Controller::Endpoints, &service);
-        } else if (resource == SERVICE_ACCOUNTS || resource == CONFIG_MAPS) && after.is_none() {
+        } else if (resource == SERVICE_ACCOUNTS && after.is_none())
+            || (resource == CONFIG_MAPS && &*key.name == namespace::ROOT_CA_NAME)
+        {
             let of = Key { resource: NAMESPACES, namespace: "".into(), name: Arc::clone(&key.namespace) };
             self.queue.add(Controller::Namespace, &of);
         } else if resource == DEPLOYMENTS || resource == STATEFUL_SETS {

@@ -1,4 +1,4 @@
-//! Namespaces: what each has from its beginning, and its end.
+//! Namespaces: what each has while it lives, and its end.
 //!
 //! Source: kubernetes `pkg/controller/namespace/deletion/`, `pkg/controller/serviceaccount/`,
 //! `pkg/controller/certificates/rootcacertpublisher/`.
@@ -14,13 +14,13 @@ use super::{
     resource::{CONFIG_MAPS, Described, PODS, SERVICE_ACCOUNTS},
     world::Key,
 };
+use crate::kinds::put;
 
 /// The finalizer of namespaces, in their `spec`.
 const FINALIZER: &str = "kubernetes";
 
-/// What members of the demo give for a certificate authority.
-pub(super) const ROOT_CA: &str =
-    "-----BEGIN CERTIFICATE-----\nVGhpcyBpcyBhIGNsdXN0ZXIgb2Yga3ViZWZvbGQncyBkZW1vLgo=\n-----END CERTIFICATE-----\n";
+/// What every namespace has: its certificate authority.
+pub(super) const ROOT_CA_NAME: &str = "kube-root-ca.crt";
 /// What stands on every `kube-root-ca.crt`.
 const ROOT_CA_WORDS: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal \
                              endpoints such as the internal service IP or kubernetes.default.svc. No other usage is \
@@ -34,18 +34,23 @@ pub(super) fn reconcile(context: &Context<'_>) -> Option<Outcome> {
         end(context, &mut outcome)?;
         return Some(outcome);
     }
-    if !context.settings.workloads {
-        return None;
-    }
     let namespace = &context.key.name;
-    let has = |resource, name: &str| {
-        context.world.get(&Key { resource, namespace: namespace.clone(), name: name.into() }).is_some()
-    };
-    if !has(SERVICE_ACCOUNTS, "default") {
+    let key = |resource, name: &str| Key { resource, namespace: namespace.clone(), name: name.into() };
+    if context.settings.accounts && context.world.get(&key(SERVICE_ACCOUNTS, "default")).is_none() {
         outcome.create(SERVICE_ACCOUNTS, namespace, service_account(namespace, "default"));
     }
-    if !has(CONFIG_MAPS, "kube-root-ca.crt") {
-        outcome.create(CONFIG_MAPS, namespace, root_ca(namespace));
+    if let Some(authority) = &context.settings.root_ca {
+        let key = key(CONFIG_MAPS, ROOT_CA_NAME);
+        match context.world.tree(&key) {
+            None => outcome.create(CONFIG_MAPS, namespace, root_ca(namespace, authority)),
+            Some(mut present) => {
+                let data = json!({"ca.crt": &**authority});
+                if present["data"] != data {
+                    put(&mut present, "data", Some(data));
+                    outcome.update(&key, present);
+                }
+            }
+        }
     }
     Some(outcome)
 }
@@ -56,14 +61,14 @@ pub(super) fn service_account(namespace: &str, name: &str) -> Value {
 }
 
 /// The config map with the certificate authority.
-pub(super) fn root_ca(namespace: &str) -> Value {
+pub(super) fn root_ca(namespace: &str, authority: &str) -> Value {
     json!({
         "kind": "ConfigMap", "apiVersion": "v1",
         "metadata": {
-            "name": "kube-root-ca.crt", "namespace": namespace,
+            "name": ROOT_CA_NAME, "namespace": namespace,
             "annotations": {"kubernetes.io/description": ROOT_CA_WORDS},
         },
-        "data": {"ca.crt": ROOT_CA},
+        "data": {"ca.crt": authority},
     })
 }
 

@@ -48,21 +48,25 @@ impl Clock for TokioClock {
 }
 
 /// How workloads live.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// What all choices follow from.
     pub seed: u64,
     /// Milliseconds that an image takes, from and to.
     pub pull_ms: (i64, i64),
-    /// Whether workloads live. Else namespaces end and garbage is collected, and nothing more: what a server needs whatever
+    /// Whether workloads live. Else namespaces live and garbage is collected, and nothing more: what a server needs whatever
     /// its kinds are.
     pub workloads: bool,
+    /// Whether every namespace has the service account `default`.
+    pub accounts: bool,
+    /// The certificate authority (PEM) in the ConfigMap `kube-root-ca.crt` of every namespace. `None`: there is none.
+    pub root_ca: Option<Arc<str>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        let Settings { seed, pull_ms, workloads, .. } = Settings::default();
-        Self { seed, pull_ms, workloads }
+        let Settings { seed, pull_ms, workloads, accounts, root_ca, .. } = Settings::default();
+        Self { seed, pull_ms, workloads, accounts, root_ca }
     }
 }
 
@@ -83,8 +87,8 @@ type Changes = BoxStream<'static, Result<WatchItem, StorageError>>;
 impl Sim {
     /// Controllers of the objects of a registry.
     pub fn new(registry: Registry, options: Options) -> Self {
-        let Options { seed, pull_ms, workloads } = options;
-        let settings = Settings { seed, pull_ms, workloads, ..Settings::default() };
+        let Options { seed, pull_ms, workloads, accounts, root_ca } = options;
+        let settings = Settings { seed, pull_ms, workloads, accounts, root_ca, ..Settings::default() };
         let (names, kinds) = (HashMap::new(), HashMap::new());
         Self { registry, settings, machine: Machine::default(), names, kinds, epoch: 0, seen: 0 }
     }
@@ -128,7 +132,7 @@ impl Sim {
 
     /// Reads all that is there.
     pub(super) async fn begin(&mut self) -> Result<Changes, StorageError> {
-        self.machine = Machine::new(self.settings);
+        self.machine = Machine::new(self.settings.clone());
         self.epoch = 0;
         self.learn();
         let storage = Arc::clone(self.registry.storage());

@@ -14,7 +14,7 @@ pub enum PostgresError {
     Url(String),
     /// It cannot be reached, or does not do what it is asked to.
     #[error(
-        "the database does not answer as it should: {0}; check that it runs, and the host, user, password and database of its URL"
+        "the database does not answer as it should: {0}; check that it runs, the host, user, password and database of its URL, and who signed its certificate"
     )]
     Sql(String),
     /// Another process has it.
