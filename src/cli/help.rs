@@ -278,3 +278,8 @@ Examples:
 
   # In every shell
   kubefold completion zsh > \"${fpath[1]}/_kubefold\"";
+
+pub(super) const MAN: &str = "\
+Example:
+  mkdir -p ~/.local/share/man/man1
+  kubefold man ~/.local/share/man/man1";

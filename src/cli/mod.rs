@@ -30,8 +30,13 @@ mod revoke;
 mod rewrite;
 mod serving;
 mod status;
+mod version;
 
-use std::{io::Write as _, path::PathBuf, process::ExitCode};
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
@@ -143,6 +148,11 @@ enum Command {
     /// Print a shell completion script.
     #[command(after_help = help::COMPLETION)]
     Completion(Completion),
+    /// Print the version of this program, and the commit that it was built of.
+    Version(version::Version),
+    /// Write a manual page for every command into a directory.
+    #[command(after_help = help::MAN)]
+    Man(Man),
 }
 
 #[derive(Debug, clap::Args)]
@@ -170,6 +180,13 @@ struct Completion {
     /// The shell.
     #[arg(value_enum)]
     shell: Shell,
+}
+
+#[derive(Debug, clap::Args)]
+struct Man {
+    /// The directory, which must exist.
+    #[arg(value_name = "DIR")]
+    to: PathBuf,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -228,6 +245,8 @@ pub fn main() -> ExitCode {
         Command::Aggregation(flags) => aggregation::run(&flags),
         Command::Init(flags) => init::run(&flags),
         Command::Completion(flags) => completion(flags.shell),
+        Command::Version(flags) => version::run(&flags),
+        Command::Man(flags) => man(&flags.to),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -272,6 +291,12 @@ fn completion(shell: Shell) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "kubefold", &mut script);
     print(&String::from_utf8_lossy(&script))
+}
+
+/// One page for each command, those that stand for others included.
+fn man(to: &Path) -> anyhow::Result<()> {
+    let root = Cli::command().disable_help_subcommand(true);
+    clap_mangen::generate_to(root, to).with_context(|| format!("cannot write manual pages into {}", to.display()))
 }
 
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
@@ -367,7 +392,7 @@ mod tests {
     fn what_is_deployed_is_started_with_flags_that_exist() {
         let unit = include_str!("../../deploy/kubefold.service");
         let started = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
-        let pod = include_str!("../../deploy/kustomize/deployment.yaml");
+        let pod = include_str!("../../deploy/kustomize/base/deployment.yaml");
         let (_, args) = pod.split_once("args:\n").unwrap();
         let args = args.lines().map_while(|line| line.trim().strip_prefix("- ")).collect::<Vec<_>>().join(" ");
         for line in [started.to_owned(), format!("kubefold {args}")] {

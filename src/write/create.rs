@@ -161,7 +161,7 @@ async fn free<F: Fleet>(writer: &Writer<F>, key: &Key) -> Result<(), Stop> {
     let Some(earlier) = writer.journal.open_create(key) else { return Ok(()) };
     if earlier.is_committed() {
         // It was shown, and is gone: nothing is to be made of it any more.
-        writer.journal.finish(earlier.id).await;
+        writer.journal.finish(earlier.id);
         return Ok(());
     }
     match earlier.targets.into_iter().next() {

@@ -61,12 +61,12 @@ async fn try_delete<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, name: 
         (_, Removed::Gone) => StatusCode::OK,
         (Outcome::Refused { code, body }, _) => {
             let reply = refusal(&home.member, *code, body, "nothing was deleted").warned(warnings);
-            writer.journal.finish(entry.id).await;
+            writer.journal.finish(entry.id);
             return Err(reply);
         }
         (Outcome::NotSent(cause), _) => {
             let reply = Reply::from(unreachable(&key, &home.member, cause.clone())).warned(warnings);
-            writer.journal.finish(entry.id).await;
+            writer.journal.finish(entry.id);
             return Err(reply);
         }
     };
@@ -230,7 +230,7 @@ pub(super) fn delete_step(outcome: &Outcome) -> Step {
 
 async fn finish<F: Fleet>(writer: &Writer<F>, entry: &Entry, behind: &[(MemberName, String)], warnings: &mut Warnings) {
     if behind.is_empty() {
-        writer.journal.finish(entry.id).await;
+        writer.journal.finish(entry.id);
     }
     for (member, cause) in behind {
         warnings.add(&format!("{} is not deleted in member {member} yet, kubefold goes on trying: {cause}", entry.key));

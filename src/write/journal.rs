@@ -174,23 +174,30 @@ impl Journal {
         .await
     }
 
-    /// Notes how far the part in `member` came.
+    /// Notes how far the part in `member` came. When it returns, the operating system has it.
     pub async fn step(&self, id: u64, member: &MemberName, step: Step) {
-        let member = member.clone();
-        self.note(move |this| {
-            let mut inner = this.inner.lock();
-            let Some(open) = inner.open.get_mut(&id) else { return Ok(()) };
-            open.begun.entry.set(&member, step);
-            open.last_byte = Instant::now();
-            let Entry { key, uid, targets, .. } = &open.begun.entry;
-            let target = targets.iter().find(|target| target.member == member).cloned();
-            let (key, uid) = (key.clone(), uid.clone());
-            drop(inner);
-            let noted = target.map_or(Ok(()), |target| this.table.step(id, &target));
-            this.tell(&key, &uid);
-            noted
-        })
-        .await;
+        let Some(target) = self.set(id, member, step) else { return };
+        self.note(move |this| this.table.step(id, &target)).await;
+    }
+
+    /// The same with the journal's next commit: if the process is killed before, the member is asked again.
+    pub fn step_later(&self, id: u64, member: &MemberName, step: Step) {
+        if let Some(target) = self.set(id, member, step) {
+            self.table.step_later(id, &target);
+        }
+    }
+
+    fn set(&self, id: u64, member: &MemberName, step: Step) -> Option<EntryTarget> {
+        let mut inner = self.inner.lock();
+        let open = inner.open.get_mut(&id)?;
+        open.begun.entry.set(member, step);
+        open.last_byte = Instant::now();
+        let Entry { key, uid, targets, .. } = &open.begun.entry;
+        let target = targets.iter().find(|target| target.member == *member).cloned();
+        let (key, uid) = (key.clone(), uid.clone());
+        drop(inner);
+        self.tell(&key, &uid);
+        target
     }
 
     /// Gives an open entry the body, the parts' own values and the amendment of this one. When it returns, that is on disk.
@@ -229,15 +236,11 @@ impl Journal {
         .await;
     }
 
-    /// Closes an entry.
-    pub async fn finish(&self, id: u64) {
-        self.note(move |this| {
-            let Some(closed) = this.inner.lock().remove(id) else { return Ok(()) };
-            let noted = this.table.finish(id);
-            this.tell(&closed.begun.entry.key, &closed.begun.entry.uid);
-            noted
-        })
-        .await;
+    /// Closes an entry. It leaves the disk with the next commit: if the process is killed before, the members are asked again.
+    pub fn finish(&self, id: u64) {
+        let Some(closed) = self.inner.lock().remove(id) else { return };
+        self.table.finish(id);
+        self.tell(&closed.begun.entry.key, &closed.begun.entry.uid);
     }
 
     /// Notes an object that is to be in every member, those that join later included. Of one that is known the members are added.
@@ -265,8 +268,7 @@ impl Journal {
         let this = self.clone();
         let noted: Result<(), JournalError> = blocking(move || Ok(work(&this)?)).await;
         if let Err(error) = noted {
-            // Nothing is wrong yet: after a restart the members are asked.
-            tracing::warn!(%error, "what became of an unfinished write was not noted in the journal");
+            table::unnoted(error);
         }
     }
 
@@ -463,7 +465,8 @@ mod tests {
         let a = journal.begin(a).await.unwrap();
         let b = journal.begin(b).await.unwrap();
         journal.step(b.id, &member("west"), Step::Done { uid: Some("w".into()) }).await;
-        journal.finish(a.id).await;
+        journal.finish(a.id);
+        drop(journal);
         for _ in 0..2 {
             let journal = opened(&directory);
             let open = journal.open_entries();
@@ -505,7 +508,7 @@ mod tests {
             assert_eq!(journal.open_entries()[0].targets[0].whole.as_deref(), Some(body));
         }
         // What is closed stays closed, and what never was does not come to be.
-        journal.finish(a.id).await;
+        journal.finish(a.id);
         journal.amend(Entry { body: "{}".to_owned(), ..a }).await;
         journal.amend(Entry { id: b.id + 1, body: "{}".to_owned(), ..b.clone() }).await;
         drop(journal);
@@ -568,7 +571,7 @@ mod tests {
         journal.begin(entry("b", Verb::Update)).await.unwrap();
         let delete = journal.begin(entry("a", Verb::Delete)).await.unwrap();
         assert_eq!(journal.open_entries().len(), 2);
-        journal.finish(delete.id).await;
+        journal.finish(delete.id);
         journal.inner.lock().bytes = BYTES_MAX;
         let full = journal.begin(entry("c", Verb::Create)).await.unwrap_err();
         assert!(matches!(full, JournalError::Full), "{full}");
@@ -584,7 +587,7 @@ mod tests {
             let entry = journal.begin(large.clone()).await.unwrap();
             journal.amend(Entry { body: "x".repeat(5 << 20), ..entry.clone() }).await;
             assert!(journal.inner.lock().bytes > 5 << 20);
-            journal.finish(entry.id).await;
+            journal.finish(entry.id);
         }
         let inner = journal.inner.lock();
         assert_eq!((inner.bytes, inner.about.len(), inner.open.len()), (0, 0, 0));

@@ -170,7 +170,7 @@ impl<F: Fleet> Writer<F> {
     }
 
     async fn close(&self, entry: &Entry) -> Settled {
-        self.journal.finish(entry.id).await;
+        self.journal.finish(entry.id);
         Settled::Closed
     }
 

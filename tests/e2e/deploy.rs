@@ -74,11 +74,19 @@ async fn a_kube_apiserver_takes_the_manifests() {
     let bed = Testbed::start(&["east"], MemberOptions::default()).await;
     let east = &bed["east"];
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy");
-    let kustomize = format!("{folder}/kustomize");
+    let (base, example) = (format!("{folder}/kustomize/base"), format!("{folder}/kustomize/overlays/example"));
     // A namespace that is not there takes no dry run.
-    let applied = east.kubectl(&["apply", "--server-side", "--validate=strict", "-k", &kustomize]).await;
+    let with = ["apply", "--server-side", "--validate=strict", "-k"];
+    let applied = east.kubectl(&[&with[..], &[&example]].concat()).await;
     assert_eq!(applied.ok().lines().count(), 6, "{applied}");
     assert!(!applied.stderr.contains("Warning"), "{applied}");
+    let secrets = "/api/v1/namespaces/kubefold/secrets/kubefold-fleet";
+    let own = r#"{"stringData":{"clusters.yaml":"members: [{name: own, inCluster: true}]"}}"#;
+    east.kubectl(&["-n", "kubefold", "patch", "secret", "kubefold-fleet", "-p", own]).await.ok();
+    let before = east.api().await.get(secrets).await;
+    let applied = east.kubectl(&[&with[..], &["--force-conflicts", &base]].concat()).await;
+    assert_eq!(applied.ok().lines().count(), 5, "{applied}");
+    assert_eq!(east.api().await.get(secrets).await, before, "the base leaves the Secret as it is");
     let rbac = format!("{folder}/member-rbac.yaml");
     let dry = east.kubectl(&["apply", "--dry-run=server", "--validate=strict", "-f", &rbac]).await;
     assert_eq!(dry.ok().lines().count(), 13, "{dry}");
@@ -95,6 +103,5 @@ async fn a_kube_apiserver_takes_the_manifests() {
     let (labels, selector) = (&template["metadata"]["labels"], &deployment["spec"]["selector"]["matchLabels"]);
     let service = east.api().await.get("/api/v1/namespaces/kubefold/services/kubefold").await;
     assert_eq!((labels, &service["spec"]["selector"]), (selector, selector), "the Service finds the pod");
-    let secret = east.api().await.get("/api/v1/namespaces/kubefold/secrets/kubefold-fleet").await;
-    assert_eq!(template["spec"]["volumes"][0]["secret"]["secretName"], secret["metadata"]["name"]);
+    assert_eq!(template["spec"]["volumes"][0]["secret"]["secretName"], before["metadata"]["name"]);
 }

@@ -6,7 +6,8 @@ use std::{
     fmt, fs, io, mem,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Weak},
+    thread,
     time::Duration,
 };
 
@@ -20,6 +21,9 @@ pub use crate::key::{KeyError, KeyFile, SealedError, StateKey};
 const MODE: u32 = 0o600;
 /// How long another process that has the file, such as a backup, may keep a write waiting.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a write that nobody waits for is put off at most.
+const LATER: Duration = Duration::from_millis(200);
 
 /// Why a file of state cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -109,6 +113,8 @@ struct Shared {
     connection: Mutex<Connection>,
     /// What the next commit takes.
     queue: Mutex<Vec<Queued>>,
+    /// Whether a thread is going to commit what was put off.
+    later: Mutex<bool>,
 }
 
 /// A write that waits for a commit.
@@ -151,7 +157,11 @@ impl Database {
         for (at, migration) in migrations.iter().enumerate().skip(format) {
             migrate(&mut connection, at + 1, migration).map_err(of_sql)?;
         }
-        Ok(Self(Arc::new(Shared { connection: Mutex::new(connection), queue: Mutex::default() })))
+        Ok(Self(Arc::new(Shared {
+            connection: Mutex::new(connection),
+            queue: Mutex::default(),
+            later: Mutex::default(),
+        })))
     }
 
     /// Writes, and returns once that is stored as `durability` says. Writers that wait at the same time share a commit; each
@@ -179,22 +189,73 @@ impl Database {
         told.unwrap_or_else(|| Err(rusqlite::Error::InvalidQuery.into()))
     }
 
+    /// Writes with the next commit, at the latest after 200 ms or when the last [`Database`] of the file is dropped. So it survives
+    /// neither a process that is killed before, nor a loss of power. `failed` hears why it was not written.
+    ///
+    /// Does not block.
+    pub fn write_later(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<()> + Send + 'static,
+        failed: impl FnOnce(SqlError) + Send + 'static,
+    ) {
+        let run = Box::new(move |connection: Result<&Connection, SqlError>| {
+            let done = connection.and_then(|connection| in_savepoint(connection, work));
+            let tell = move |committed: Result<(), SqlError>| {
+                if let Err(error) = done.and(committed) {
+                    failed(error);
+                }
+            };
+            Box::new(tell) as Answer
+        });
+        self.0.queue.lock().push(Queued { durability: Durability::Written, run });
+        if mem::replace(&mut *self.0.later.lock(), true) {
+            return;
+        }
+        let shared = Arc::downgrade(&self.0);
+        let begun = thread::Builder::new().name("sql-later".to_owned()).spawn(move || {
+            thread::sleep(LATER);
+            Weak::upgrade(&shared).inspect(|shared| {
+                *shared.later.lock() = false;
+                shared.commit_rest();
+            })
+        });
+        if begun.is_err() {
+            // The next one tries again; the next commit takes it anyway.
+            *self.0.later.lock() = false;
+        }
+    }
+
     /// Writes the file anew, so that nothing stays in it of what was deleted or written over.
     ///
     /// Blocks. Errors: the disk refuses, or another process reads the file.
     pub fn compact(&self) -> Result<(), SqlError> {
+        self.0.commit_rest();
         Ok(self.0.connection.lock().execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)")?)
     }
 
-    /// Reads what is stored.
+    /// Reads what is stored, what was put off included.
     ///
     /// Blocks, also on writers. Errors: a statement failed.
     pub fn read<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, SqlError> {
+        self.0.commit_rest();
         Ok(work(&self.0.connection.lock())?)
     }
 }
 
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.commit_rest();
+    }
+}
+
 impl Shared {
+    /// Commits what was put off.
+    fn commit_rest(&self) {
+        if !self.queue.lock().is_empty() {
+            self.commit();
+        }
+    }
+
     /// Commits all that waits, unless somebody has done that meanwhile.
     fn commit(&self) {
         let connection = self.connection.lock();
@@ -351,6 +412,41 @@ mod tests {
         drop(held);
         writers.into_iter().for_each(|writer| writer.join().unwrap());
         assert_eq!((numbers(&database).len(), commits.load(Ordering::Relaxed)), (20, 1));
+    }
+
+    #[test]
+    fn what_nobody_waits_for_is_written_with_the_next_commit_and_soon() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.db");
+        let database = Database::open(&path, &[NUMBERS]).unwrap();
+        let failures: Arc<Mutex<Vec<String>>> = Arc::default();
+        let later = |number: i64| {
+            let failures = Arc::clone(&failures);
+            database.write_later(
+                move |sql| sql.execute("INSERT INTO numbers VALUES (?1)", [number]).map(drop),
+                move |error| failures.lock().push(error.to_string()),
+            );
+        };
+        let others = Connection::open(&path).unwrap();
+        let stored = || others.query_row("SELECT count(*) FROM numbers", [], |row| row.get::<_, i64>(0)).unwrap();
+        let held = database.0.connection.lock();
+        later(1);
+        assert_eq!(database.0.queue.lock().len(), 1);
+        drop(held);
+        insert(&database, 2).unwrap();
+        assert_eq!(stored(), 2);
+        // Alone, and it fails alone.
+        later(3);
+        later(1);
+        for _ in 0..200 {
+            thread::sleep(Duration::from_millis(if stored() < 3 { 50 } else { 0 }));
+        }
+        assert_eq!((stored(), failures.lock().len()), (3, 1), "{failures:?}");
+        later(4);
+        assert_eq!(numbers(&database), [1, 2, 3, 4], "whoever reads sees it");
+        later(5);
+        drop(database);
+        assert_eq!(stored(), 5);
     }
 
     #[test]

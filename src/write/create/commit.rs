@@ -45,7 +45,7 @@ pub(super) async fn commit<F: Fleet>(
     if let Some((target, outcome)) = failed {
         let (closed, told) = take_back(writer, &entry, &made).await;
         if closed {
-            writer.journal.finish(entry.id).await;
+            writer.journal.finish(entry.id);
             writer.fleet.release(hold).await;
         } else {
             writer.fleet.release(hold).await;
@@ -103,7 +103,7 @@ async fn finish<F: Fleet>(
         }
     }
     if behind.is_empty() {
-        writer.journal.finish(entry.id).await;
+        writer.journal.finish(entry.id);
     }
     writer.keep_everywhere(entry).await;
     for (member, cause) in behind {

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io,
+    fmt, fs, io,
     path::{Path, PathBuf},
 };
 
@@ -197,9 +197,25 @@ impl Table {
 
     /// Notes how far a part came. After a loss of power it may be lost: the members are asked again.
     pub(super) fn step(&self, id: u64, target: &EntryTarget) -> Result<(), SqlError> {
+        self.database.write(Durability::Written, self.upsert_step(id, target)?)
+    }
+
+    /// The same with the next commit.
+    pub(super) fn step_later(&self, id: u64, target: &EntryTarget) {
+        match self.upsert_step(id, target) {
+            Ok(upsert) => self.database.write_later(upsert, unnoted),
+            Err(error) => unnoted(error),
+        }
+    }
+
+    fn upsert_step(
+        &self,
+        id: u64,
+        target: &EntryTarget,
+    ) -> SqlResult<impl FnOnce(&Connection) -> SqlResult<()> + Send + 'static> {
         let (member, uncertain) = (target.member.to_string(), target.uncertain);
         let step = self.sealer.seal(&STEPS, &format!("{id}/{member}"), &target.step)?;
-        self.database.write(Durability::Written, move |sql| {
+        Ok(move |sql: &Connection| {
             let mut upsert = sql.prepare_cached(
                 "INSERT INTO journal_steps (entry, member, step, uncertain)
                  SELECT id, ?2, ?3, ?4 FROM journal_entries WHERE id = ?1
@@ -210,8 +226,8 @@ impl Table {
     }
 
     /// Drops an entry. After a loss of power it may be there still: the members are asked again.
-    pub(super) fn finish(&self, id: u64) -> Result<(), SqlError> {
-        self.database.write(Durability::Written, move |sql| remove(sql, id))
+    pub(super) fn finish(&self, id: u64) {
+        self.database.write_later(move |sql| remove(sql, id), unnoted);
     }
 
     /// Notes an object that is to be in every member. Of one that is known the members are added.
@@ -369,6 +385,11 @@ fn place(sql: &Connection, gvk: &Gvk) -> SqlResult<()> {
 fn insert(sql: &Connection, id: u64, entry: &[u8]) -> SqlResult<()> {
     let mut insert = sql.prepare_cached("INSERT OR REPLACE INTO journal_entries (id, entry) VALUES (?1, ?2)")?;
     insert.execute(params![number(id), entry]).map(|_| ())
+}
+
+/// Nothing is wrong yet: after a restart the members are asked.
+pub(super) fn unnoted(error: impl fmt::Display) {
+    tracing::warn!(%error, "what became of an unfinished write was not noted in the journal");
 }
 
 fn remove(sql: &Connection, id: u64) -> SqlResult<()> {

@@ -48,11 +48,11 @@ impl<F: Fleet> Writer<F> {
         let is_home = entry.targets.first().is_some_and(|home| home.member == *member);
         if is_home && entry.verb != Verb::Delete {
             tracing::warn!(object = %entry.key, %member, "an unfinished write is given up: its home was lost");
-            return self.journal.finish(entry.id).await;
+            return self.journal.finish(entry.id);
         }
         self.journal.step(entry.id, member, Step::Done { uid: None }).await;
         if self.journal.open_entry(entry.id).is_some_and(|(entry, _)| entry.unfinished().next().is_none()) {
-            self.journal.finish(entry.id).await;
+            self.journal.finish(entry.id);
         }
     }
 }

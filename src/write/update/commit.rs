@@ -95,8 +95,11 @@ impl<F: Fleet> Planned<'_, F> {
             }
         };
         warnings.merge(&said);
-        if !matches!(&outcome, Outcome::Refused { body, .. } if is_stale(body)) {
-            writer.journal.step(entry.id, member, outcome.step()).await;
+        match &outcome {
+            Outcome::Refused { body, .. } if is_stale(body) => {}
+            // Its members are asked again, should nobody know after a restart.
+            Outcome::Done { .. } => writer.journal.step_later(entry.id, member, outcome.step()),
+            _ => writer.journal.step(entry.id, member, outcome.step()).await,
         }
         match outcome {
             Outcome::Done { code, body } => HomeWrite::Done(code, body),
@@ -136,7 +139,7 @@ impl<'a, F: Fleet> DryRun<'a, F> {
                 }
             }
         };
-        writer.journal.finish(entry.id).await;
+        writer.journal.finish(entry.id);
         Err(stop)
     }
 }
@@ -163,7 +166,7 @@ impl<F: Fleet> Committed<'_, F> {
             writer.supersede(entry.id).await;
         } else {
             // A step that is not noted costs a restart one question to its member.
-            writer.journal.finish(entry.id).await;
+            writer.journal.finish(entry.id);
         }
         let now = writer.fleet.release(hold).await;
         if behind {

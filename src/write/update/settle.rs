@@ -220,7 +220,7 @@ impl<F: Fleet> Writer<F> {
             self.journal.step(id, member, step).await;
             let now = self.journal.open_entry(id).filter(|_| id != own);
             if now.is_some_and(|(entry, _)| entry.unfinished().next().is_none()) {
-                self.journal.finish(id).await;
+                self.journal.finish(id);
             }
         }
     }

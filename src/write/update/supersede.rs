@@ -54,7 +54,7 @@ impl<F: Fleet> Writer<F> {
         for known in earlier {
             let is_over = known.is_changed && waiting.iter().all(|at| is_empty(known.task.others.get(*at)));
             if is_over || replaced.contains(&known.entry.id) {
-                self.journal.finish(known.entry.id).await;
+                self.journal.finish(known.entry.id);
             } else if known.is_changed {
                 self.journal.amend(Entry { body: known.task.to_body(), ..known.entry.clone() }).await;
             }
@@ -71,7 +71,7 @@ impl<F: Fleet> Writer<F> {
         }
         let now = self.journal.open_entry(update.id);
         if now.is_some_and(|(entry, _)| entry.unfinished().next().is_none()) {
-            self.journal.finish(update.id).await;
+            self.journal.finish(update.id);
         }
     }
 }

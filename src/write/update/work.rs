@@ -177,7 +177,7 @@ impl<'a, F: Fleet> Work<'a, F> {
             // Its home has it: nothing is waited for.
             let long_ago = Instant::now().checked_sub(LANDS_WITHIN).unwrap_or_else(Instant::now);
             if self.writer.settle_update(&entry, long_ago, &Notify::new()).await {
-                self.writer.journal.finish(id).await;
+                self.writer.journal.finish(id);
             }
             let now = self.writer.journal.open_entry(id);
             got |= now.is_none_or(|(now, _)| !now.unfinished().any(|waits| waits == *member));

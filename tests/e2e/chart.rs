@@ -1,0 +1,297 @@
+//! The Helm chart, from nothing to production: rendered and applied to a real kube-apiserver by Helm, and its pod's command line run
+//! here as a process, with the pod's volumes as folders.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use testbed::{
+    Api, Kubectl, Member, MemberOptions, Port, Process, Testbed, client, eventually, program,
+    samples::{config_map, keys, namespace},
+};
+
+use crate::provider::Provider;
+
+const SOON: Duration = Duration::from_secs(60);
+const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/helm/kubefold");
+const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/fleet/deployments/kubefold";
+const MAPS: &str = "/api/v1/namespaces/crew/configmaps";
+
+/// Helm of a cluster's administrator.
+fn helm(host: &Member) -> Kubectl {
+    host.as_admin().by(client("helm"))
+}
+
+/// The pod of the chart's Deployment, as a process of this machine.
+struct Pod {
+    dir: TempDir,
+    https: Port,
+    metrics: Port,
+    process: Option<Process>,
+}
+
+impl Pod {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap(), https: Port::reserve(), metrics: Port::reserve(), process: None }
+    }
+
+    /// What a path in the container is here.
+    fn at(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path.trim_start_matches('/'))
+    }
+
+    /// A text of the pod, with this machine's paths and ports.
+    fn here(&self, text: &str) -> String {
+        let folder = |path: &str| self.at(path).display().to_string();
+        text.replace("/etc/kubefold", &folder("etc/kubefold"))
+            .replace("/var/lib/kubefold", &folder("var/lib/kubefold"))
+            .replace("0.0.0.0:6443", &self.https.addr())
+            .replace("0.0.0.0:9090", &self.metrics.addr())
+    }
+
+    /// Does what a kubelet does for the Deployment that the cluster has: the old process ends, then the new one starts.
+    async fn run(&mut self, host: &Member) {
+        if let Some(mut old) = self.process.take() {
+            assert!(old.terminate(SOON).await.success(), "{}", old.tail());
+        }
+        let api = host.api().await;
+        let spec = api.get(DEPLOYMENT).await["spec"]["template"]["spec"].clone();
+        let container = &spec["containers"][0];
+        for volume in spec["volumes"].as_array().unwrap() {
+            let mounts = container["volumeMounts"].as_array().unwrap();
+            let mount = mounts.iter().find(|mount| mount["name"] == volume["name"]).expect("every volume is mounted");
+            let folder = self.at(mount["mountPath"].as_str().unwrap());
+            fs::create_dir_all(&folder).unwrap();
+            let (kind, name) = match (&volume["secret"], &volume["configMap"]) {
+                (Value::Null, Value::Null) => continue,
+                (Value::Null, map) => ("configmap", map["name"].as_str().unwrap()),
+                (secret, _) => ("secret", secret["secretName"].as_str().unwrap()),
+            };
+            let object = host.kubectl(&["get", kind, name, "-n", "fleet", "-o", "json"]).await;
+            let object: Value = serde_json::from_str(object.ok()).unwrap();
+            for (file, text) in object["data"].as_object().unwrap() {
+                let text = match kind {
+                    "secret" => kubefold_base64(text.as_str().unwrap()),
+                    _ => text.as_str().unwrap().to_owned(),
+                };
+                fs::write(folder.join(file), self.here(&text)).unwrap();
+            }
+        }
+        let args: Vec<String> =
+            container["args"].as_array().unwrap().iter().map(|arg| self.here(arg.as_str().unwrap())).collect();
+        self.process = Some(Process::spawn("kubefold", &program(), &args, &self.dir.path().join("log")));
+        // As the probe of readiness asks, which is how a rollout knows.
+        let ready = Api::of_plain_server(&format!("http://{}", self.metrics.addr()));
+        eventually(SOON, async || {
+            let process = self.process.as_mut().expect("it was started");
+            assert_eq!(process.exited(), None, "{}", process.tail());
+            let answer = ready.try_request(Method::GET, "/readyz", "").await?;
+            if answer.status == StatusCode::OK { Ok(()) } else { Err(answer.to_string()) }
+        })
+        .await;
+    }
+
+    /// Runs a command in the container.
+    async fn exec(&self, args: &[&str]) -> (bool, String) {
+        let args: Vec<String> = args.iter().map(|arg| self.here(arg)).collect();
+        let said = tokio::process::Command::new(program()).args(&args).output().await.unwrap();
+        let text = String::from_utf8_lossy(&said.stdout).into_owned() + &String::from_utf8_lossy(&said.stderr);
+        (said.status.success(), text)
+    }
+
+    async fn kubeconfig(&self) -> PathBuf {
+        let (made, text) = self.exec(&["kubeconfig", "--state-dir", "/var/lib/kubefold/state"]).await;
+        assert!(made, "{text}");
+        // The name of the Service is the cluster's.
+        let text: String = text
+            .lines()
+            .map(|line| match line.trim().strip_prefix("server: https://kubefold.fleet.svc:443") {
+                Some(path) => format!("    server: https://{}{path}\n", self.https.addr()),
+                None => format!("{line}\n"),
+            })
+            .collect();
+        let path = self.dir.path().join("fleet.kubeconfig");
+        fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+fn kubefold_base64(text: &str) -> String {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    String::from_utf8(STANDARD.decode(text).unwrap()).unwrap()
+}
+
+/// `kubefold join` for each cluster: rights in it, and its credential in a folder. Answers `clusters.yaml`.
+async fn join(bed: &Testbed, folder: &Path) -> PathBuf {
+    let config = folder.join("clusters.yaml");
+    for (at, member) in bed.members().iter().enumerate() {
+        let mut command = tokio::process::Command::new(program());
+        command.args(["join", "--name", member.name(), "--config"]).arg(&config);
+        if at == 0 {
+            fs::write(&config, "members: []\n").unwrap();
+        }
+        let said = command.arg("--kubeconfig").arg(member.kubeconfig()).output().await.unwrap();
+        assert!(said.status.success(), "{said:?}");
+    }
+    config
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_chart_brings_a_fleet_to_production() {
+    let options = MemberOptions { controllers: true, ..MemberOptions::default() };
+    let bed = Testbed::start(&["east", "west", "north"], options).await;
+    let host = &bed["east"];
+    let folder = tempfile::tempdir().unwrap();
+    let mut provider = Provider::start(host).await;
+    for member in bed.members() {
+        namespace(member, "crew").await;
+        member.api().await.create(MAPS, &config_map("own", json!({}))).await;
+        for args in [
+            &["create", "role", "reader", "-n", "crew", "--verb=get,list,watch", "--resource=configmaps"][..],
+            &["create", "rolebinding", "reader", "-n", "crew", "--role=reader", "--group=oidc:dev"],
+        ] {
+            member.kubectl(args).await.ok();
+        }
+    }
+
+    // Credentials of the members, and clusters.yaml, are Secrets of the host.
+    let config = join(&bed, folder.path()).await;
+    namespace(host, "fleet").await;
+    let mut text = fs::read_to_string(&config).unwrap();
+    for member in bed.members() {
+        let name = member.name();
+        let from = format!("--from-file={}", folder.path().join("members").join(name).display());
+        host.kubectl(&["create", "secret", "generic", name, "-n", "fleet", &from]).await.ok();
+        text = text.replace(&format!("members/{name}/"), &format!("/etc/kubefold/credentials/{name}/"));
+    }
+    fs::write(&config, text.replace("renewTokens: true", "renewTokens: false")).unwrap();
+    let from = format!("--from-file={}", config.display());
+    host.kubectl(&["create", "secret", "generic", "clusters", "-n", "fleet", &from]).await.ok();
+    let indented: String =
+        provider.configuration(host).lines().map(|line| format!("  {line}\n")).collect::<Vec<_>>().concat();
+    let values = folder.path().join("values.yaml");
+    let text = format!(
+        "existingConfigSecret: clusters\ncredentials: [east, west, north]\nauthentication:\n{indented}networkPolicy: {{enabled: true}}\n"
+    );
+    fs::write(&values, text).unwrap();
+    let values = values.display().to_string();
+    let with = ["kubefold", CHART, "-n", "fleet", "-f", &values];
+    helm(host).run(&[&["install"], &with[..]].concat()).await.ok();
+
+    let mut pod = Pod::new();
+    pod.run(host).await;
+    let (fine, said) = pod.exec(&["doctor", "--config", "/etc/kubefold/config/clusters.yaml"]).await;
+    assert!(fine, "{said}");
+    let admin = pod.kubeconfig().await;
+    let api = Api::from_kubeconfig(&admin, None).await;
+    let all = ["crew/own@east", "crew/own@north", "crew/own@west"];
+    let own = |list: &Value| keys(list).into_iter().filter(|key| key.contains("/own@")).collect::<Vec<_>>();
+    assert_eq!(own(&api.get(MAPS).await), all);
+    // Single sign-on: people see what the members allow them.
+    let jane = api.clone().with_token(&provider.token("jane", "dev").await);
+    assert_eq!(own(&jane.get(MAPS).await), all);
+    let secrets = jane.request(Method::GET, "/api/v1/namespaces/crew/secrets", "").await;
+    assert_eq!(secrets.status, StatusCode::FORBIDDEN, "{secrets}");
+    // Prometheus has no login.
+    let scraped = Api::of_plain_server(&format!("http://{}", pod.metrics.addr()));
+    let metrics = scraped.request(Method::GET, "/metrics", "").await;
+    let metrics = String::from_utf8(metrics.body.to_vec()).unwrap();
+    assert!(metrics.contains("kubefold_member_health{member=\"west\",state=\"ready\"} 1"), "{metrics}");
+    let kubectl = Kubectl::new(&admin, folder.path());
+    kubectl.run(&["create", "deployment", "web", "-n", "crew", "--image=web:1", "--replicas=3"]).await.ok();
+
+    // An upgrade: another pod on the same state. Kubeconfigs and what was placed go on.
+    helm(host)
+        .run(&[&["upgrade"], &with[..], &["--set", "auditLog=true", "--set", "image.tag=next"]].concat())
+        .await
+        .ok();
+    pod.run(host).await;
+    assert_eq!(own(&api.get(MAPS).await), all);
+    let web = kubectl.run(&["get", "deployment", "web", "-n", "crew", "-o", "jsonpath={.spec.replicas}"]).await;
+    assert_eq!(web.ok(), "3");
+    helm(host).run(&["rollback", "kubefold", "1", "-n", "fleet"]).await.ok();
+    pod.run(host).await;
+    assert_eq!(own(&jane.get(MAPS).await), all);
+
+    // The end: members keep what runs in them, and no mark.
+    let mut process = pod.process.take().unwrap();
+    assert!(process.terminate(SOON).await.success());
+    helm(host).run(&["uninstall", "kubefold", "-n", "fleet"]).await.ok();
+    let kept = host.kubectl(&["get", "pvc", "-n", "fleet", "-o", "name"]).await;
+    assert_eq!(kept.ok().trim(), "persistentvolumeclaim/kubefold-state", "the state outlives the release");
+    let administrators = bed.members().iter().fold("members:\n".to_owned(), |text, member| {
+        text + &format!("  - {{name: {}, kubeconfig: {}}}\n", member.name(), member.kubeconfig().display())
+    });
+    let file = folder.path().join("administrators.yaml");
+    fs::write(&file, administrators).unwrap();
+    let release = ["release", "--config", file.to_str().unwrap(), "--state-dir", "/var/lib/kubefold/state"];
+    let (done, said) = pod.exec(&release).await;
+    assert!(done, "{said}");
+    for member in bed.members() {
+        let marked =
+            member.kubectl(&["get", "all,configmaps", "-A", "-l", "kubefold.io/placement", "-o", "name"]).await;
+        assert_eq!(marked.ok(), "", "{}", member.name());
+        member.kubectl(&["get", "deployment", "web", "-n", "crew"]).await.ok();
+    }
+}
+
+/// Each switch of the chart, in front of a kube-apiserver with strict validation. Kinds of operators that it does not have are only
+/// rendered.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_value_of_the_chart_makes_objects_that_kubernetes_takes() {
+    let bed = Testbed::shared(&["east"]).await;
+    let east = &bed["east"];
+    namespace(east, "charts").await;
+    let member = "config.members[0].name=home,config.members[0].inCluster=true";
+    let render = async |sets: &[&str]| {
+        let sets = sets.iter().flat_map(|set| ["--set", set]);
+        let args: Vec<&str> = ["template", "kubefold", CHART, "-n", "charts"].into_iter().chain(sets).collect();
+        helm(east).run(&args).await
+    };
+    let all = [
+        member,
+        "inClusterMember=true,ingress.enabled=true,ingress.host=fleet.example.com,ingress.className=nginx",
+        "networkPolicy.enabled=true,networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.a=b",
+        "podDisruptionBudget.enabled=true,auditLog=true,stateKey.secretName=key,tls.secretName=tls,credentials[0]=west",
+        "metrics.dashboard.enabled=true,service.type=LoadBalancer,persistence.storageClass=fast,extraArgs[0]=--freshness=strict",
+    ];
+    for (sets, count) in [(&all[..1], 6), (&all[..], 16)] {
+        let rendered = render(sets).await;
+        let dry = ["apply", "--dry-run=server", "--validate=strict", "-f", "-"];
+        let taken = east.as_admin().run_with_input(&dry, rendered.ok()).await;
+        assert_eq!(taken.ok().lines().count(), count, "{taken}");
+        assert!(!taken.stderr.contains("Warning"), "{taken}");
+    }
+    // The rights in a cluster that is a member are those of deploy/member-rbac.yaml, by a link.
+    let operators = [
+        member,
+        "metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true,gateway.enabled=true,gateway.host=a.b",
+        "gateway.parentRefs[0].name=edge,tls.certManager.enabled=true,tls.certManager.issuerRef.name=ca",
+    ];
+    let rendered = render(&operators).await;
+    for text in [
+        "kind: ServiceMonitor",
+        "alert: KubefoldMemberDown",
+        "kind: TLSRoute",
+        "kind: Certificate",
+        "--tls-cert-file=/etc/kubefold/tls/tls.crt",
+    ] {
+        assert!(rendered.ok().contains(text), "no {text}: {rendered}");
+    }
+    for (sets, words) in [
+        (&[][..], "kubefold needs members"),
+        (&[member, "replicas=2"], "additional properties 'replicas' not allowed"),
+        (&[member, "existingConfigSecret=x"], "keep one of them"),
+        (&[member, "ingress.enabled=true"], "the name by which clients reach kubefold"),
+        (&[member, "externalUrl=http://x"], "externalUrl"),
+    ] {
+        let refused = render(sets).await;
+        assert!(!refused.succeeded() && refused.stderr.contains(words), "no {words:?}: {refused}");
+    }
+}
