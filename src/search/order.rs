@@ -128,6 +128,16 @@ impl OrderField {
         matches!(self, Self::Path(_) | Self::Created)
     }
 
+    fn compare(&self, facts: &Facts<'_>, json: &str, value: &Value) -> Ordering {
+        match (self, value) {
+            (Self::Cluster, Value::Text(text)) => facts.cluster.cmp(text),
+            (Self::Namespace, Value::Text(text)) => facts.namespace.cmp(text),
+            (Self::Name, Value::Text(text)) => facts.name.cmp(text),
+            (Self::Uid, Value::Text(text)) => facts.uid.cmp(text),
+            _ => self.value(facts, json).compare(value),
+        }
+    }
+
     fn value(&self, facts: &Facts<'_>, json: &str) -> Value {
         let text = |text: &str| Value::Text(text.to_owned());
         match self {
@@ -212,6 +222,17 @@ impl Order {
     /// What a row is ordered by: a value for each of [`Self::fields`].
     pub fn key(&self, facts: &Facts<'_>, json: &str) -> Vec<Value> {
         self.fields.iter().map(|by| by.field.value(facts, json)).collect()
+    }
+
+    /// Orders a row and one of that key, as two keys would be, and without making one.
+    pub fn compare_row(&self, facts: &Facts<'_>, json: &str, key: &[Value]) -> Ordering {
+        let each = self.fields.iter().zip(key);
+        each.map(|(by, value)| {
+            let order = by.field.compare(facts, json, value);
+            if by.descending { order.reverse() } else { order }
+        })
+        .find(|order| order.is_ne())
+        .unwrap_or(Ordering::Equal)
     }
 
     /// Orders two rows by their keys.

@@ -4,7 +4,7 @@ use std::{cmp::Ordering, collections::BinaryHeap};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 
-use crate::search::{Order, Value};
+use crate::search::{Facts, Order, Value};
 
 /// Which of the rows that match, in their order, are given.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -134,6 +134,17 @@ impl<'o, T> Top<'o, T> {
         } else if self.heap.peek().is_some_and(|last| placed < *last) {
             self.heap.pop();
             self.heap.push(placed);
+        }
+    }
+
+    /// Takes one row more, and makes of it what is kept only where it is kept.
+    pub fn offer(&mut self, facts: &Facts<'_>, json: &str, row: impl FnOnce() -> T) {
+        let is_full = self.room.is_some_and(|room| self.heap.len() >= room);
+        let is_behind = |last: &Placed<'_, T>| self.order.compare_row(facts, json, &last.ranked.key).is_ge();
+        if is_full && self.heap.peek().is_none_or(is_behind) {
+            self.seen += 1;
+        } else {
+            self.take(self.order.key(facts, json), row());
         }
     }
 
