@@ -5,11 +5,13 @@
 //! [`Query::admits_document`], [`Order::key`]), and that of the mirror, which makes SQL of the same fields. What both have to
 //! agree on stands beside each field. Pure. May name: nothing but `kubefold_wire`.
 
+mod collections;
 mod error;
 mod fields;
 mod order;
 mod page;
 mod parameters;
+mod paths;
 mod query;
 mod time;
 
@@ -17,11 +19,13 @@ mod time;
 mod tests;
 
 pub use self::{
+    collections::{Collection, CollectionKinds, KindName},
     error::SearchError,
     fields::{FieldOperator, FieldTerm},
     order::{Order, OrderBy, OrderField, Value},
     page::{Page, Position, Ranked, Top},
-    parameters::{Parameters, is_search_label},
+    parameters::{Parameters, is_search_label, searches},
+    paths::{GROUP, PathOf, VERSION},
     query::{Condition, Created, Facts, GroupResource, Owner, OwnerBy, Owners, Query},
     time::micros,
 };

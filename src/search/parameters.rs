@@ -33,6 +33,34 @@ pub fn is_search_label(key: &str) -> bool {
     PREFIXES.iter().any(|prefix| key.starts_with(prefix))
 }
 
+/// The label by which the fleet view selects members.
+const CLUSTER_LABEL: &str = "kubefold.io/cluster";
+
+/// Says whether the query of a list or watch has anything of a search in it, which Kubernetes does not know.
+pub fn searches(query: &str) -> bool {
+    const PARAMETERS: [&str; 16] = [
+        "clusters",
+        "namespaces",
+        "names",
+        "fuzzyName",
+        "ownerUID",
+        "ownerName",
+        "ownerGR",
+        "ownerSeniority",
+        "since",
+        "before",
+        "orderby",
+        "withContinue",
+        "withRemainingCount",
+        "whereSQL",
+        "whereSQLStatement",
+        "onlyMetadata",
+    ];
+    form_urlencoded::parse(query.as_bytes()).any(|(key, value)| {
+        PARAMETERS.contains(&&*key) || (key == "labelSelector" && PREFIXES.iter().any(|prefix| value.contains(prefix)))
+    })
+}
+
 /// What one parameter is given as.
 struct Given {
     /// As the asker calls it.
@@ -50,9 +78,14 @@ impl Parameters<'_> {
     pub fn read(self) -> Result<Query, SearchError> {
         let labels = self.text("labelSelector").unwrap_or_default();
         let mut query = self.read_search(&labels)?;
-        let of_objects = |requirement: &Requirement| !is_search_label(&requirement.key);
-        query.labels = LabelSelector::parse(&labels)?.into_requirements();
-        query.labels.retain(of_objects);
+        for requirement in LabelSelector::parse(&labels)?.into_requirements() {
+            let Requirement { key, operator, values } = requirement;
+            if key == CLUSTER_LABEL {
+                query.clusters.push(Condition { operator, values });
+            } else if !is_search_label(&key) {
+                query.labels.push(Requirement { key, operator, values });
+            }
+        }
         query.fields = FieldTerm::parse_all(&self.text("fieldSelector").unwrap_or_default())?;
         Ok(query)
     }

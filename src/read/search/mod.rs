@@ -31,7 +31,7 @@ use crate::{
         fresh::{Due, Need, prove, scope_of},
     },
     respond::{ReadError, SearchRefused},
-    search::Query,
+    search::{Collection, CollectionKinds, OwnerBy, Query},
     store::{Audience, Naming, Revision, Row},
     stores::Target,
     view::list_options,
@@ -39,7 +39,7 @@ use crate::{
 use kubefold_serving::{delivery::DeliverWithin, encode::encode_watch};
 use kubefold_table::TypeMeta;
 use kubefold_wire::{
-    body::Body,
+    body::{Body, full},
     media::{self, Negotiated},
     options::At,
     resource::Gvr,
@@ -47,6 +47,7 @@ use kubefold_wire::{
     status::Status,
     warning::Warnings,
 };
+use serde_json::{Value, json};
 use std::io::Write as _;
 
 /// What is searched, and how the answer is written.
@@ -79,7 +80,7 @@ pub struct Collected {
 }
 
 /// The group and kind of a collection, and its type.
-pub const COLLECTION: (&str, &str) = ("clusterpedia.io", "CollectionResource");
+const COLLECTION: (&str, &str) = ("clusterpedia.io", "CollectionResource");
 const COLLECTION_TYPE: TypeMeta<'static> = TypeMeta { kind: COLLECTION.1, api_version: "clusterpedia.io/v1beta1" };
 
 impl Reader {
@@ -148,6 +149,42 @@ impl Reader {
         Ok(response)
     }
 
+    /// Answers with the collections that there are.
+    ///
+    /// Errors: 406.
+    pub async fn collections(&self, known: &[Collection], asked: RequestContext<'_>) -> Result<Response<Body>, Status> {
+        let wanted = asked.wanted()?;
+        let objects = known.iter().map(|one| {
+            let kinds: Vec<Value> = match &one.kinds {
+                CollectionKinds::Listed(listed) => {
+                    listed.iter().map(|kind| json!({"group": kind.group, "resource": kind.resource})).collect()
+                }
+                CollectionKinds::BuiltIn | CollectionKinds::Named => Vec::new(),
+            };
+            json!({
+                "kind": COLLECTION_TYPE.kind, "apiVersion": COLLECTION_TYPE.api_version,
+                "metadata": {"name": one.name}, "resourceTypes": kinds,
+            })
+        });
+        let mut answer = json!({
+            "kind": format!("{}List", COLLECTION_TYPE.kind), "apiVersion": COLLECTION_TYPE.api_version,
+            "metadata": {}, "items": objects.collect::<Vec<_>>(),
+        });
+        if let Some(version) = wanted.transform.filter(|_| Tables::are_wanted(wanted.transform)).map(|it| it.version) {
+            let column = |name: &str, format: &str| json!({"name": name, "type": "string", "format": format, "description": "", "priority": 0});
+            let rows = known
+                .iter()
+                .zip(answer["items"].as_array().into_iter().flatten())
+                .map(|(one, object)| json!({"cells": [one.name, resources_of(one)], "object": object}));
+            answer = json!({
+                "kind": "Table", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": {},
+                "columnDefinitions": [column("Name", "name"), column("Resources", "")],
+                "rows": rows.collect::<Vec<_>>(),
+            });
+        }
+        Ok(asked.encoded(json_response(full(format!("{answer}\n"))), wanted.encoding).await)
+    }
+
     /// Answers with one member's object, of that own name.
     ///
     /// Errors: 404; as a list.
@@ -180,7 +217,7 @@ impl Reader {
         let mut out = Vec::new();
         written.object(row, row.revision(), &mut out);
         out.push(b'\n');
-        let response = json_response(kubefold_wire::body::full(out));
+        let response = json_response(full(out));
         let mut response = asked.encoded(response, wanted.encoding).await;
         let mut warnings = Warnings::default();
         let of_rights = asked.grants.asked.warnings();
@@ -222,11 +259,7 @@ impl Reader {
         if query.page.total.is_some() || query.page.offset > 0 {
             return Err(SearchRefused::Unwatchable("a limit or an offset").into());
         }
-        if query
-            .owner
-            .as_ref()
-            .is_some_and(|owner| owner.seniority > 0 || !matches!(owner.by, crate::search::OwnerBy::Uid(_)))
-        {
+        if query.owner.as_ref().is_some_and(|owner| owner.seniority > 0 || !matches!(owner.by, OwnerBy::Uid(_))) {
             return Err(SearchRefused::Unwatchable(
                 "an owner that is not named by its UID, or is none of the objects' own",
             )
@@ -243,10 +276,22 @@ impl Reader {
         {
             let error = ReadError::WatchTooOld { asked: Revision(asked), known: last };
             let line = super::watcher::error_frame(error);
-            return Ok(super::answer::watch_response(media::Media::Json, kubefold_wire::body::full(line)));
+            return Ok(super::answer::watch_response(media::Media::Json, full(line)));
         }
         let around = watch::Around { shared: self.stores.shared(), drain: self.drain.clone() };
         Ok(watch::watch(searched, written, &options, around))
+    }
+}
+
+/// `deployments.apps,daemonsets.apps`
+fn resources_of(collection: &Collection) -> String {
+    match &collection.kinds {
+        CollectionKinds::Listed(listed) => {
+            let each = listed.iter().map(|kind| kubefold_wire::status::qualified(&kind.group, &kind.resource));
+            each.collect::<Vec<_>>().join(",")
+        }
+        CollectionKinds::BuiltIn => "*".to_owned(),
+        CollectionKinds::Named => "of groups= and resources=".to_owned(),
     }
 }
 
