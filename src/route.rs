@@ -369,7 +369,7 @@ impl Router {
         let namespace = if cluster_scoped { String::new() } else { info.namespace.clone() };
         let target = Target { gvr, namespace, name: info.name.clone() };
         match (info.verb.as_str(), info.subresource.as_str()) {
-            ("get" | "list" | "watch", _) => self.read(info, known, &target, asked, parts).await,
+            ("get" | "list" | "watch", _) => self.read(info, who, known, &target, asked, parts).await,
             // Writes are rarer than reads and their futures larger: boxed, so that the path of every read stays small.
             _ => {
                 let write = Incoming { asked, method: &parts.method, info, target: &target, known };
@@ -421,6 +421,7 @@ impl Router {
     async fn read(
         &self,
         info: &RequestInfo,
+        who: Who<'_>,
         known: Option<&MergedResource>,
         target: &Target,
         asked: RequestContext<'_>,
@@ -449,7 +450,7 @@ impl Router {
                 Box::pin(self.writer.read_subresource(read)).await
             }
             ("list" | "watch", "") if search::searches(asked.query) => {
-                Box::pin(self.search_fleet(info, target, asked)).await
+                Box::pin(self.search_fleet(info, who, target, asked)).await
             }
             ("list", "") => self.reader.list_or_watch(target, false, asked).await,
             ("watch", "") => {

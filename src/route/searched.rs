@@ -124,14 +124,20 @@ impl Router {
         };
         let is_one = info.verb == "get";
         let is_of_cluster = known.scope == Scope::Cluster;
-        let namespace = if is_of_cluster { String::new() } else { info.namespace.clone() };
+        let mut namespace = if is_of_cluster { String::new() } else { info.namespace.clone() };
         let name = if is_one { info.name.clone() } else { String::new() };
-        let target = Target { gvr, namespace, name };
         if !is_one {
             let mut query = self.query(asked)?;
             query.clusters.extend(cluster.map(|name| Condition::one_of([name.to_owned()])));
+            if namespace.is_empty() && !is_of_cluster {
+                // Who names one namespace needs no right to all.
+                namespace = only_namespace(&query);
+            }
+            let info = RequestInfo { namespace: namespace.clone(), ..info };
+            let target = Target { gvr, namespace, name };
             return self.search_kind(&info, who, asked, Kind { target, query, only, is_of_fleet: false }).await;
         }
+        let target = Target { gvr, namespace, name };
         let Some(only) = only else {
             return Err(SearchRefused::NoCluster { gvr: target.gvr, name: target.name }.into());
         };
@@ -147,17 +153,15 @@ impl Router {
     pub(super) async fn search_fleet(
         &self,
         info: &RequestInfo,
+        who: Who<'_>,
         target: &Target,
         asked: RequestContext<'_>,
     ) -> Result<Response<Body>, Status> {
         let query = self.query(asked)?;
-        let grant = asked.grants.asked.clone();
-        let who = Who { caller: asked.caller, through: None };
         let only = self.only(&query);
         let target = Target { name: String::new(), ..target.clone() };
-        let allowed = Allowed { target, grant };
-        let kind = Kind { target: allowed.target.clone(), query, only, is_of_fleet: true };
-        self.search_allowed(info.verb == "watch", who, asked, kind, allowed).await
+        let kind = Kind { target, query, only, is_of_fleet: true };
+        self.search_allowed(info.verb == "watch", who, asked, kind, asked.grants.asked.clone()).await
     }
 
     async fn search_kind(
@@ -169,8 +173,7 @@ impl Router {
     ) -> Result<Response<Body>, Status> {
         let only = kind.only.clone().or_else(|| self.only(&kind.query));
         let grant = self.searches(who, asked, info, &kind.target.gvr, only.as_ref()).await?;
-        let allowed = Allowed { target: kind.target.clone(), grant };
-        self.search_allowed(info.verb == "watch", who, asked, Kind { only, ..kind }, allowed).await
+        self.search_allowed(info.verb == "watch", who, asked, Kind { only, ..kind }, grant).await
     }
 
     async fn search_allowed(
@@ -179,16 +182,19 @@ impl Router {
         who: Who<'_>,
         asked: RequestContext<'_>,
         kind: Kind,
-        allowed: Allowed,
+        grant: Grant,
     ) -> Result<Response<Body>, Status> {
-        let Kind { query, only, is_of_fleet, .. } = kind;
-        let source = self.reader.source(&allowed.target, allowed.grant.audience(), only.as_ref(), asked).await?;
-        let mut warnings = allowed.grant.warnings();
+        let Kind { target, query, only, is_of_fleet } = kind;
+        let source = self.reader.source(&target, grant.audience(), only.as_ref(), asked).await?;
+        let mut warnings = grant.warnings();
         let owners = match &query.owner {
-            Some(owner) => self.owners(owner, who, asked, only.as_ref(), &mut warnings).await?,
+            Some(owner) => {
+                let within = Within { namespace: &target.namespace, only: only.as_ref() };
+                self.owners(owner, who, asked, within, &mut warnings).await?
+            }
             None => Vec::new(),
         };
-        let renewals = allowed.grant.renewal().cloned().into_iter().collect();
+        let renewals = grant.renewal().cloned().into_iter().collect();
         let sources = vec![source];
         let searched = Searched { sources, owners, query, is_of_fleet, collection: None, renewals, warnings, asked };
         self.reader.search(searched, watch).await
@@ -200,9 +206,10 @@ impl Router {
         owner: &Owner,
         who: Who<'_>,
         asked: RequestContext<'_>,
-        only: Option<&MemberName>,
+        within: Within<'_>,
         warnings: &mut Vec<String>,
     ) -> Result<Vec<Source>, Status> {
+        let Within { namespace, only } = within;
         let catalog = self.searched_catalog(None);
         let controllers = || {
             CONTROLLERS
@@ -220,8 +227,8 @@ impl Router {
         let mut sources = Vec::new();
         for GroupResource { group, resource } in wanted {
             let Some(known) = catalog.versions_of(&group, &resource).next() else { continue };
-            let target = Target { gvr: known.gvr.clone(), namespace: String::new(), name: String::new() };
-            let grant = self.lists(who, &target.gvr, only).await;
+            let target = in_namespace(known, namespace);
+            let grant = self.lists(who, &target, only).await;
             if grant.check(Mode::Lenient).is_err() {
                 warnings.push(format!(
                     "owners among {} are not looked for: they may not be listed",
@@ -258,18 +265,15 @@ impl Router {
             return Err(SearchRefused::NoCollection { name, known }.into());
         };
         let query = self.query(RequestContext { query: &without_name(asked.query, watch), ..asked })?;
-        let kinds = self.kinds_of(collection, asked.query)?;
         let only = self.only(&query);
         let mut allowed = Vec::new();
         let (mut warnings, mut refused) = (Vec::new(), None);
-        for gvr in kinds {
-            let grant = self.lists(who, &gvr, only.as_ref()).await;
+        let namespace = only_namespace(&query);
+        for target in self.kinds_of(collection, asked.query, &namespace)? {
+            let grant = self.lists(who, &target, only.as_ref()).await;
             warnings.extend(grant.warnings());
             match grant.check(Mode::Lenient) {
-                Ok(()) => {
-                    let target = Target { gvr, namespace: String::new(), name: String::new() };
-                    allowed.push(Allowed { target, grant });
-                }
+                Ok(()) => allowed.push(Allowed { target, grant }),
                 Err(error) => refused = refused.or(Some(error)),
             }
         }
@@ -282,7 +286,8 @@ impl Router {
         }
         let mut owners = Vec::new();
         if let Some(owner) = &query.owner {
-            owners = self.owners(owner, who, asked, only.as_ref(), &mut warnings).await?;
+            let within = Within { namespace: &namespace, only: only.as_ref() };
+            owners = self.owners(owner, who, asked, within, &mut warnings).await?;
         }
         let renewals: Vec<Renewal> = allowed.iter().filter_map(|allowed| allowed.grant.renewal().cloned()).collect();
         let types = types_of(&sources);
@@ -294,12 +299,13 @@ impl Router {
     /// The kinds of a collection, each in the version that most members have.
     ///
     /// Errors: a kind that is named and that nobody serves.
-    fn kinds_of(&self, collection: &Collection, query: &str) -> Result<Vec<Gvr>, SearchRefused> {
+    fn kinds_of(&self, collection: &Collection, query: &str, namespace: &str) -> Result<Vec<Target>, SearchRefused> {
         let catalog = self.searched_catalog(None);
-        let mut kinds: Vec<Gvr> = Vec::new();
-        let mut add = |resource: &MergedResource| {
-            if !kinds.iter().any(|known| known.group == resource.gvr.group && known.resource == resource.gvr.resource) {
-                kinds.push(resource.gvr.clone());
+        let mut kinds: Vec<Target> = Vec::new();
+        let mut add = |one: &MergedResource| {
+            let is_it = |known: &Target| known.gvr.group == one.gvr.group && known.gvr.resource == one.gvr.resource;
+            if !kinds.iter().any(is_it) {
+                kinds.push(in_namespace(one, namespace));
             }
         };
         match &collection.kinds {
@@ -395,14 +401,37 @@ impl Router {
         Ok(grant)
     }
 
-    /// What members allow of a list of a kind, in all namespaces.
-    async fn lists(&self, who: Who<'_>, gvr: &Gvr, only: Option<&MemberName>) -> Grant {
+    /// What members allow of a list of a kind, in one namespace or in all.
+    async fn lists(&self, who: Who<'_>, target: &Target, only: Option<&MemberName>) -> Grant {
         if is_admin(who) {
             return Grant::default();
         }
-        let info = RequestInfo { verb: "list".to_owned(), ..RequestInfo::default() };
-        self.access.grant(who, &action_of(&info, gvr), only).await
+        let namespace = target.namespace.clone();
+        let info = RequestInfo { verb: "list".to_owned(), namespace, ..RequestInfo::default() };
+        self.access.grant(who, &action_of(&info, &target.gvr), only).await
     }
+}
+
+/// In which namespace, empty for all, and in which member, absent for all.
+#[derive(Clone, Copy)]
+struct Within<'a> {
+    namespace: &'a str,
+    only: Option<&'a MemberName>,
+}
+
+/// The one namespace that a query is about; empty where it is about several.
+fn only_namespace(query: &Query) -> String {
+    let named = query.namespaces.iter().find(|condition| condition.operator == Operator::In);
+    match named.map(|condition| condition.values.as_slice()) {
+        Some([one]) => one.clone(),
+        _ => String::new(),
+    }
+}
+
+/// A kind in a namespace, if it is in any.
+fn in_namespace(kind: &MergedResource, namespace: &str) -> Target {
+    let namespace = if kind.scope == Scope::Namespaced { namespace } else { "" };
+    Target { gvr: kind.gvr.clone(), namespace: namespace.to_owned(), name: String::new() }
 }
 
 /// A kind that is searched.

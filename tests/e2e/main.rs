@@ -53,6 +53,7 @@ mod query;
 mod read;
 mod restarts;
 mod rewrite;
+mod search;
 mod shadow;
 mod shared_objects;
 mod sso;
