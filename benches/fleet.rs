@@ -160,6 +160,7 @@ fn proofs(objects: usize) {
         subjects: Vec::new(),
         client_authorities: Vec::new(),
         aliases: Vec::new(),
+        collections: Vec::new(),
         aggregation: None,
         own: Default::default(),
     };

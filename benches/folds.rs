@@ -88,6 +88,7 @@ impl Fleet {
             subjects: Vec::new(),
             client_authorities: Vec::new(),
             aliases: Vec::new(),
+            collections: Vec::new(),
             aggregation: None,
             own: Default::default(),
         };

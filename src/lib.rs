@@ -23,6 +23,7 @@ pub mod read;
 pub mod respond;
 pub mod review;
 pub mod route;
+pub mod search;
 pub mod serve;
 pub mod status;
 pub mod store;

@@ -5,6 +5,7 @@
 
 mod allowed;
 mod own;
+mod searched;
 mod selected;
 
 use std::sync::Arc;
@@ -27,6 +28,8 @@ use crate::{
     read::{Reader, over_websocket},
     respond::{RouteError, ViewError},
     review::{self, is_review},
+    route::searched::Searchable,
+    search::{self, PathOf},
     status::{self, STATUS_PATH},
     store::unix_micros,
     stores::{Marking, Stores, Target},
@@ -79,6 +82,7 @@ pub struct Router {
     metrics: Arc<Metrics>,
     own: Arc<OwnObjects>,
     policies: Arc<Policies>,
+    searched: Searchable,
 }
 
 impl Fleet for Router {
@@ -105,7 +109,8 @@ impl Router {
     ) -> Self {
         let stores = Arc::clone(access.stores());
         let (discovery, openapi) = (Discovery::default(), OpenApi::default());
-        Self { stores, access, discovery, openapi, reader, writer, metrics, own, policies }
+        let searched = Searchable::default();
+        Self { stores, access, discovery, openapi, reader, writer, metrics, own, policies, searched }
     }
 
     /// Answers a request that was let in; its `Caller` is in its extensions.
@@ -286,6 +291,9 @@ impl Router {
         {
             headers.insert(header::HOST, host);
         }
+        if let Some(asked_path) = PathOf::read(path) {
+            return Box::pin(self.clusterpedia(who, asked, parts, asked_path, body)).await;
+        }
         if let Some(response) = self.discovery.handle(&parts.method, path, query, &headers, &self.stores.catalog()) {
             return Ok(response);
         }
@@ -361,7 +369,7 @@ impl Router {
         let namespace = if cluster_scoped { String::new() } else { info.namespace.clone() };
         let target = Target { gvr, namespace, name: info.name.clone() };
         match (info.verb.as_str(), info.subresource.as_str()) {
-            ("get" | "list" | "watch", _) => self.read(info, known, &target, asked, parts).await,
+            ("get" | "list" | "watch", _) => self.read(info, who, known, &target, asked, parts).await,
             // Writes are rarer than reads and their futures larger: boxed, so that the path of every read stays small.
             _ => {
                 let write = Incoming { asked, method: &parts.method, info, target: &target, known };
@@ -413,6 +421,7 @@ impl Router {
     async fn read(
         &self,
         info: &RequestInfo,
+        who: Who<'_>,
         known: Option<&MergedResource>,
         target: &Target,
         asked: RequestContext<'_>,
@@ -439,6 +448,9 @@ impl Router {
             ("get", "scale") => {
                 let read = Incoming { asked, method: &parts.method, info, target, known };
                 Box::pin(self.writer.read_subresource(read)).await
+            }
+            ("list" | "watch", "") if search::searches(asked.query) => {
+                Box::pin(self.search_fleet(info, who, target, asked)).await
             }
             ("list", "") => self.reader.list_or_watch(target, false, asked).await,
             ("watch", "") => {

@@ -11,7 +11,7 @@ use std::{
 
 /// Rooms, lowest first. A room may name itself and rooms on earlier lines, nothing else.
 const LAYERS: &[&[&str]] = &[
-    &["view", "authn"],
+    &["view", "authn", "search"],
     &["config", "observe"],
     &["placement"],
     &["karmada"],
@@ -47,6 +47,7 @@ const PURE: &[(&str, &[&str])] = &[
     ("crates/wire/src", &[]),
     ("crates/table/src", &[]),
     ("src/view", &[]),
+    ("src/search", &[]),
     ("src/karmada", &[]),
     ("src/placement", &[]),
     // The clock of a snapshot's age, of a lock and of a slow watcher; notifications; the clock that revisions begin with.

@@ -60,6 +60,7 @@ impl Known {
             subjects: Vec::new(),
             client_authorities: Vec::new(),
             aliases: Vec::new(),
+            collections: Vec::new(),
             aggregation: None,
             own: OwnRights::default(),
         };

@@ -12,7 +12,7 @@ use crate::{
     },
     store::{Entry, KindSpec, Revision, Written},
 };
-use kubefold_table::{Representation, TypeMeta};
+use kubefold_table::{Object, Representation, TypeMeta};
 use kubefold_wire::{
     accept::{PARTIAL_OBJECT, Transform},
     form::is_status,
@@ -233,6 +233,39 @@ impl Form {
         }
     }
 
+    /// Appends a member's own document as an item of a list; a Table says whose it is.
+    pub(crate) fn member_item(&self, json: &str, member: &str, out: &mut Vec<u8>) {
+        match &self.shown {
+            Representation::Whole => out.extend_from_slice(json.as_bytes()),
+            Representation::Table(sheet) => {
+                sheet.row(&Object::new(json).with_second_cell(member), table::now(), out);
+            }
+            Representation::Metadata(partial) => partial.document(json.as_bytes(), out),
+        }
+    }
+
+    /// Appends a member's own document as one object, as of `revision`.
+    pub(crate) fn member_object(&self, json: &str, member: &str, revision: Revision, out: &mut Vec<u8>) {
+        let Representation::Table(sheet) = &self.shown else { return self.member_item(json, member, out) };
+        sheet.begin_single(revision.0, out);
+        self.member_item(json, member, out);
+        out.extend_from_slice(b"]}");
+    }
+
+    /// The form of a list of several kinds: in a Table each row says of which kind it is.
+    ///
+    /// Errors: 406 if it is one for objects; 400 for a parameter that is not understood.
+    pub(crate) fn of_kinds(
+        transform: Option<Transform<'static>>,
+        of_kind: (&str, &str),
+        tables: &Tables,
+    ) -> Result<Self, Status> {
+        // A collection is one object to Clusterpedia, and a list to kubectl's table printer.
+        let is_list = transform.is_none_or(|wanted| wanted.kind != PARTIAL_OBJECT.kind);
+        Representation::new(transform, of_kind, is_list, |version| tables.sheet_of_kinds(version, of_kind))
+            .map(|shown| Self { shown, message: None })
+    }
+
     /// As [`Representation::list_type`].
     pub(crate) fn list_type(&self, spec: &KindSpec, out: &mut Vec<u8>) {
         let api_version = spec.gvr.api_version();
@@ -247,6 +280,23 @@ impl Form {
     /// As [`Representation::end_items`].
     pub(crate) fn end_items(&self, is_empty: bool, out: &mut Vec<u8>) {
         self.shown.end_items(is_empty, out);
+    }
+
+    /// The type of an object of several kinds' objects.
+    pub(crate) fn collection_type(&self, of: TypeMeta<'_>, out: &mut Vec<u8>) {
+        match &self.shown {
+            Representation::Whole => {
+                for part in ["\"kind\":\"", of.kind, "\",\"apiVersion\":\"", of.api_version, "\""] {
+                    out.extend_from_slice(part.as_bytes());
+                }
+            }
+            shown => shown.list_type(of, out),
+        }
+    }
+
+    /// As [`Representation::bookmark`], of such a type.
+    pub(crate) fn collection_bookmark(&self, of: TypeMeta<'_>, metadata: &str, revision: Revision, out: &mut Vec<u8>) {
+        self.shown.bookmark(of, metadata, revision.0, table::now(), out);
     }
 
     /// As [`Representation::bookmark`].

@@ -8,7 +8,7 @@ use crate::{
     store::{Entry, KindSpec, Revision, unix_micros},
     stores::Stores,
 };
-use kubefold_table::{Include, Now, Object, Printer, Sheet};
+use kubefold_table::{DefinedColumn, Definition, Include, Now, Object, Printer, Sheet};
 use kubefold_wire::{
     accept::{TABLE_V1, Transform},
     form::no_include,
@@ -57,6 +57,26 @@ impl Tables {
         let printer = self.printer.clone().unwrap_or_else(|| built_in(&spec.gvk.group, &spec.gvk.kind));
         let printer = printer.with_second_column(CLUSTER_COLUMN);
         Ok(Sheet::new(version, self.included()?, (&spec.gvk.group, &spec.gvk.kind), printer))
+    }
+
+    /// The table of objects of several kinds.
+    ///
+    /// Errors: 400, for a parameter that is not understood.
+    pub(super) fn sheet_of_kinds(&self, version: &'static str, of_kind: (&str, &str)) -> Result<Sheet, Status> {
+        let column = |name: &str, type_: &str, path: &str| DefinedColumn {
+            name: name.to_owned(),
+            type_: type_.to_owned(),
+            json_path: path.to_owned(),
+            ..DefinedColumn::default()
+        };
+        let columns = Definition(vec![
+            column("Kind", "string", ".kind"),
+            column("API Version", "string", ".apiVersion"),
+            column("Namespace", "string", ".metadata.namespace"),
+            column("Age", "date", ".metadata.creationTimestamp"),
+        ]);
+        let printer = Printer::custom(&columns).with_second_column(CLUSTER_COLUMN);
+        Ok(Sheet::new(version, self.included()?, of_kind, printer))
     }
 
     /// How much of an object stands in its row.

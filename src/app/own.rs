@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    catalog::search_group,
     config::Config,
     own::{
         self, Fleet, FleetLink, Members, OwnObjects, Policies,
@@ -42,7 +43,9 @@ impl Own {
         let policies = Policies::new(Arc::clone(stores), config);
         kinds.extend(policies.kinds()?);
         let objects = Arc::new(OwnObjects::start(storage, kinds).await?);
-        stores.set_own(objects.groups());
+        let mut groups = objects.groups().to_vec();
+        groups.push(search_group());
+        stores.set_own(&groups);
         let loaded = policies.load(objects.registry()).await;
         let watches =
             loaded.map_err(|status| anyhow::anyhow!("the policies in the state directory: {}", status.message))?;

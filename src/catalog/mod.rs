@@ -6,7 +6,7 @@
 //!
 //! Source: KEP-3352 (aggregated discovery); kubernetes/api `apidiscovery/v2/types.go`.
 //!
-//! May name: `config`. How a member is asked, a [`Fetcher`] says.
+//! May name: `config`, `search`. How a member is asked, a [`Fetcher`] says.
 
 mod fetch;
 mod fleet;
@@ -14,6 +14,7 @@ mod merge;
 mod merged;
 mod order;
 mod parse;
+mod search;
 mod served;
 #[cfg(test)]
 pub(crate) mod testdata;
@@ -28,5 +29,6 @@ pub use self::{
         ListedGroup, ParseError, is_aggregated, parse_aggregated, parse_api_versions, parse_group_list,
         parse_resource_list, parse_server_version,
     },
+    search::search_group,
     served::{Freshness, Group, MemberCatalog, Resource, ResponseKind, Scope, ServerVersion, Subresource, Version},
 };

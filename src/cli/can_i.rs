@@ -79,10 +79,10 @@ pub(super) struct Said {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Resource {
     pub(super) group: String,
-    version: String,
+    pub(super) version: String,
     pub(super) resource: String,
     pub(super) subresource: String,
-    namespaced: bool,
+    pub(super) namespaced: bool,
 }
 
 /// Prints it on standard output.
@@ -178,7 +178,7 @@ pub(super) fn render(said: &[Said]) -> String {
 /// Finds what a person calls a resource.
 ///
 /// Errors: no member serves it.
-fn find(connection: &Connection, asked: &str) -> anyhow::Result<Resource> {
+pub(super) fn find(connection: &Connection, asked: &str) -> anyhow::Result<Resource> {
     let headers = [("Accept", AGGREGATED)];
     for path in ["/api", "/apis"] {
         let answer = connection.ask_with(Ask { method: Method::GET, path, headers: &headers, body: Vec::new() })?;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use base64::{Engine, engine::general_purpose::STANDARD};
+use futures::{AsyncBufReadExt, TryStreamExt};
 use http::{Method, Request};
 use kube::{
     Client, Config,
@@ -107,6 +108,36 @@ impl Connection {
                 Err(Unreached { url: url.to_owned(), to_do: what_to_do(&cause), cause }.into())
             }
         }
+    }
+
+    /// Follows an answer of kubefold line by line, until it ends or `take` fails.
+    ///
+    /// Errors: as [`Self::ask`]; those of `take`.
+    pub(super) fn follow(&self, ask: &Ask<'_>, mut take: impl FnMut(&str) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let followed = async {
+            let config = self.config().await?;
+            let url = config.cluster_url.to_string();
+            let client = Client::try_from(config).with_context(|| format!("cannot connect to {url}"))?;
+            let request = Request::builder().method(&ask.method).uri(ask.path);
+            let request = ask.headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+            let unanswered = |error: kube::Error| match error {
+                kube::Error::Api(status) => {
+                    anyhow::Error::from(Refused { url: url.clone(), code: status.code, message: status.message })
+                }
+                error => {
+                    let cause = cause(&error);
+                    Unreached { url: url.clone(), to_do: what_to_do(&cause), cause }.into()
+                }
+            };
+            let answer = client.request_stream(request.body(ask.body.clone())?).await.map_err(unanswered)?;
+            let mut lines = answer.lines();
+            while let Some(line) = lines.try_next().await? {
+                take(&line)?;
+            }
+            Ok(())
+        };
+        runtime.block_on(Box::pin(followed))
     }
 
     /// The namespace of the context.

@@ -176,6 +176,15 @@ Examples:
   kubefold plan -f web.yaml --state-dir ./state
   kubectl create deployment web --image=nginx --dry-run=client -o yaml | kubefold plan -f - --kubeconfig fleet.kubeconfig";
 
+pub(super) const SEARCH: &str = "\
+Examples:
+  kubefold search 'image=nginx:1.19' --kind pods --owner deployment/web --since 2h
+  kubefold search web --kind deployments,statefulsets --order-by .spec.replicas:desc --limit 20
+  kubefold search '.status.phase notin (Running,Succeeded)' -n shop --watch
+
+A word without an operator is looked for in names; image, phase and node stand for the fields of the kind, and every other
+field is a path, such as .spec.replicas. Names are the members' own: the CLUSTER column says whose.";
+
 pub(super) const CORDON: &str = "\
 Examples:
   kubefold cordon east --state-dir ./state

@@ -28,6 +28,7 @@ mod reference;
 mod release;
 mod revoke;
 mod rewrite;
+mod search;
 mod serving;
 mod status;
 mod version;
@@ -104,6 +105,9 @@ enum Command {
     /// Print where the objects of a manifest would go, and why; change nothing.
     #[command(after_help = help::PLAN)]
     Plan(plan::Plan),
+    /// Search the objects of all members by fields, labels, owners and times.
+    #[command(after_help = help::SEARCH)]
+    Search(Box<search::Search>),
     /// Let a member get nothing new; what it has stays.
     #[command(after_help = help::CORDON)]
     Cordon(moves::Cordon),
@@ -228,6 +232,7 @@ pub fn main() -> ExitCode {
         Command::Logout(flags) => flags.run(),
         Command::Status(flags) => status::print(&flags),
         Command::Plan(flags) => plan::print(&flags),
+        Command::Search(flags) => search::run(&flags),
         Command::Cordon(flags) => flags.run(Verb::Cordon),
         Command::Uncordon(flags) => flags.run(Verb::Uncordon),
         Command::Drain(flags) => flags.run(),

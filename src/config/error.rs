@@ -83,6 +83,12 @@ pub enum Problem {
     AliasFrom { from: String },
     #[error("the group \"{group}\" is an alias twice; keep one of the two")]
     AliasTwice { group: String },
+    #[error("\"{name}\" is no name of a collection; write a DNS label")]
+    CollectionName { name: String },
+    #[error("the collection \"{name}\" is there already; choose another name")]
+    CollectionTwice { name: String },
+    #[error("the collection \"{name}\" has no resources; name some, such as deployments.apps")]
+    CollectionEmpty { name: String },
     #[error("no member is configured; add at least one under \"members:\"")]
     NoMembers,
     #[error("{count} members are configured and at most {max} are served; split the fleet")]

@@ -12,7 +12,7 @@ use crate::config::{
     Access, AccountRule, ClientAuthorityRule, Config, ConfigError, Deadlines, MemberConfig, MemberName, Names,
     OwnRights, OwnSubjects, Problem, SharedRule, Unmatched, aggregation, aliases,
     checked::{Checked, Fault, fault, known_member, weight},
-    credentials, duration,
+    collections, credentials, duration,
     error::{FileError, Whose},
     files::{Files, read_bounded},
     kinds, kubeconfig, policies,
@@ -127,6 +127,7 @@ fn parse_text(text: &str, path: &Path, files: &mut Files) -> Result<Config, Conf
             .map_err(whole)?,
         own: OwnRights { admins: people(&raw.admins), viewers: people(&raw.viewers) },
         aliases: aliases::aliases(&raw.aliases).map_err(whole)?,
+        collections: collections::collections(&raw.collections).map_err(whole)?,
         members,
     })
 }

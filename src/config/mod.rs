@@ -8,6 +8,7 @@ mod aggregation;
 mod aliases;
 mod carried;
 mod checked;
+mod collections;
 mod credentials;
 mod duration;
 mod edit;
@@ -43,6 +44,7 @@ pub use policy::{
 };
 pub use reload::{ReloadHandle, Reloads};
 
+use crate::search::Collection;
 use kubefold_wire::names::is_dns_label;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
@@ -274,6 +276,8 @@ pub struct Config {
     pub own: OwnRights,
     /// Further groups in which kubefold's own kinds are served, as they were at the start.
     pub aliases: Vec<Alias>,
+    /// Collections of kinds that are searched together, beside those that there are anyway.
+    pub collections: Vec<Collection>,
     /// The host, behind whose kube-aggregator kubefold serves.
     pub aggregation: Option<Aggregation>,
 }

@@ -7,6 +7,7 @@ use serde_saphyr::Spanned;
 
 use crate::config::{
     aliases::RawAlias,
+    collections::RawCollection,
     kinds::RawKind,
     spread::{RawSpread, RawSpreadLevel},
 };
@@ -65,6 +66,10 @@ pub(super) struct RawConfig {
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "Vec<RawAlias>"))]
     pub(super) aliases: Vec<Spanned<RawAlias>>,
+    /// Further collections: several kinds in one list (docs/search.md), beside `any`, `workloads` and `kuberesources`.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(with = "Vec<RawCollection>"))]
+    pub(super) collections: Vec<Spanned<RawCollection>>,
     /// The host cluster, whose kube-aggregator serves groups of this fleet. Default: none.
     #[cfg_attr(test, schemars(with = "Option<RawAggregation>"))]
     pub(super) aggregation: Option<Spanned<RawAggregation>>,

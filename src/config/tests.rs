@@ -64,7 +64,19 @@ fn whole_file_refusals_say_line_and_remedy() {
         ),
         (
             "member:\n",
-            "clusters.yaml:1: unknown field \"member\"; remove it, or use one of: members, names, shared, policies, unmatched, kinds, subjects, clientAuthorities, admins, viewers, aliases, aggregation",
+            "clusters.yaml:1: unknown field \"member\"; remove it, or use one of: members, names, shared, policies, unmatched, kinds, subjects, clientAuthorities, admins, viewers, aliases, collections, aggregation",
+        ),
+        (
+            "members:\n- {name: east, inCluster: true}\ncollections:\n- {name: any, resources: [pods]}\n",
+            "clusters.yaml:4: the collection \"any\" is there already; choose another name",
+        ),
+        (
+            "members:\n- {name: east, inCluster: true}\ncollections:\n- {name: mine, resources: []}\n",
+            "clusters.yaml:4: the collection \"mine\" has no resources; name some, such as deployments.apps",
+        ),
+        (
+            "members:\n- {name: east, inCluster: true}\ncollections:\n- {name: My, resources: [pods]}\n",
+            "clusters.yaml:4: \"My\" is no name of a collection; write a DNS label",
         ),
         (
             "members:\n- {name: east, inCluster: true}\naliases:\n- {from: apis.abc.com/v1, to: apps/v1}\n",

@@ -11,6 +11,7 @@ mod get;
 mod list;
 mod live;
 mod messages;
+mod search;
 mod turns;
 mod walk;
 mod watch;
@@ -53,7 +54,12 @@ use kubefold_wire::{
     warning::Warnings,
 };
 
-pub use {fresh::Freshness, live::fields as fields_in_member, websocket::over_websocket};
+pub use {
+    fresh::Freshness,
+    live::fields as fields_in_member,
+    search::{Collected, Searched, Source},
+    websocket::over_websocket,
+};
 
 /// When to ask again for what is not known yet, as a kube-apiserver whose cache is not filled says it.
 const RETRY_AFTER_SECONDS: u32 = 1;

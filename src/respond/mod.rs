@@ -2,7 +2,7 @@
 //!
 //! A room returns the error of its file, and `?` makes of it the `Status` that a client sees, or the `Reply` of a write, which
 //! has warnings, too. What a member refuses is no error here: its answer is the client's. Statuses that a decoder of
-//! `kubefold_wire` gave pass as they are. May name: `config`, `observe`, `placement`, `store`, `upstream`.
+//! `kubefold_wire` gave pass as they are. May name: `config`, `observe`, `placement`, `search`, `store`, `upstream`.
 
 mod access;
 mod answer;
@@ -12,6 +12,7 @@ mod placement;
 mod read;
 mod review;
 mod route;
+mod search;
 mod serve;
 mod stores;
 mod stream;
@@ -31,6 +32,7 @@ pub use self::{
     read::ReadError,
     review::ReviewError,
     route::RouteError,
+    search::SearchRefused,
     serve::GateError,
     stores::StoresError,
     stream::StreamError,

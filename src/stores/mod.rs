@@ -44,6 +44,7 @@ use crate::{
     member::{Member, reflector::ReflectorState, registry::Registry},
     placement::{moved::Moved, policy::Rules},
     respond::StoresError,
+    search::Collection,
     store::{FleetStore, GroupKind, Hold, KindSpec, LockHolds, Naming, Referent, Shared},
 };
 use kubefold_wire::resource::{EVENT_GROUPS, Gvr};
@@ -82,6 +83,8 @@ pub struct Stores {
     catalog: FleetCatalogue,
     shared: ArcSwap<Shared>,
     rules: ArcSwap<Rules>,
+    /// Those that are configured.
+    collections: ArcSwap<Vec<Collection>>,
     /// The rules as they are configured, and the members that get nothing new for now.
     configured: Mutex<Configured>,
     polled: Mutex<HashMap<MemberName, Polled>>,
@@ -166,6 +169,7 @@ impl Stores {
             catalog: FleetCatalogue::new(Vec::new()),
             shared: ArcSwap::from_pointee(shared),
             rules: ArcSwap::default(),
+            collections: ArcSwap::default(),
             configured: Mutex::default(),
             polled: Mutex::default(),
             running: Mutex::default(),
@@ -217,11 +221,17 @@ impl Stores {
         &self.registry
     }
 
+    /// The collections of the configuration.
+    pub fn collections(&self) -> Arc<Vec<Collection>> {
+        self.collections.load_full()
+    }
+
     /// Takes a new configuration: names first, then who is asked what it serves. The registry has it already.
     pub fn configure(&self, config: &Config) {
         let naming = Arc::new(Naming::new(config));
         let shared = Shared { naming: Arc::clone(&naming), ..Shared::clone(&self.shared.load()) };
         self.shared.store(Arc::new(shared));
+        self.collections.store(Arc::new(config.collections.clone()));
         self.change_rules(|configured| configured.rules = Rules::new(config));
         for running in self.all() {
             running.store.rename(&naming);

@@ -267,7 +267,7 @@ async fn a_fleet_of_one_is_discovered_as_its_member() {
             // kubefold's own groups are the fleet's, and no member's.
             for list in ["items", "groups"] {
                 let Some(groups) = document.get_mut(list).and_then(Value::as_array_mut) else { continue };
-                let own = ["kubefold.io", "policy.karmada.io"];
+                let own = ["kubefold.io", "policy.karmada.io", "clusterpedia.io"];
                 groups
                     .retain(|group| !own.iter().any(|own| group["metadata"]["name"] == *own || group["name"] == *own));
             }

@@ -55,6 +55,7 @@ mod query;
 mod read;
 mod restarts;
 mod rewrite;
+mod search;
 mod shadow;
 mod shared_objects;
 mod sso;

@@ -399,7 +399,11 @@ async fn one_members_openapi_is_passed_through() {
 /// What the fleet tells beside its own groups, which no member has.
 fn without_own(answer: &Answer) -> Value {
     let mut document = answer.json();
-    let is_own = |name: &str| name.starts_with("apis/kubefold.io/") || name.starts_with("apis/policy.karmada.io/");
+    let is_own = |name: &str| {
+        ["apis/kubefold.io/", "apis/policy.karmada.io/", "apis/clusterpedia.io/"]
+            .iter()
+            .any(|own| name.starts_with(own))
+    };
     if let Some(paths) = document.get_mut("paths").and_then(Value::as_object_mut) {
         paths.retain(|path, _| !is_own(path));
     }

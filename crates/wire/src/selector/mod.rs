@@ -12,6 +12,7 @@ use std::borrow::Cow;
 
 pub use field::{FieldSelector, Subject};
 pub use label::{LabelSelector, Labels, Operator, Requirement};
+pub use path::{FieldPath, Step};
 
 /// A selector that is not understood is refused, never ignored. The words are Kubernetes' own.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -83,7 +84,7 @@ impl SelectorError {
 }
 
 /// The text of a JSON string; `None` where the value is another. Allocates only where there are escapes.
-fn text_of(raw: &str) -> Option<Cow<'_, str>> {
+pub fn text_of(raw: &str) -> Option<Cow<'_, str>> {
     let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
     if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
         return Some(Cow::Borrowed(inner));

@@ -11,12 +11,60 @@ use crate::{
 /// Steps of one path.
 const STEPS_MAX: usize = 64;
 
+/// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
+pub enum Step {
+    /// Into the field of an object.
     Key(String),
+    /// Into one element of an array, counted from 0.
     Index(usize),
+    /// Into every element of an array: `[*]` or `[]`.
     Each,
 }
+
+/// One path into an object's JSON.
+#[derive(Clone, Debug)]
+pub struct FieldPath {
+    steps: Vec<Step>,
+    tree: Tree,
+}
+
+impl FieldPath {
+    /// Reads a path, with or without a leading dot. `None`: it is not understood, or leads nowhere.
+    pub fn parse(text: &str) -> Option<Self> {
+        let steps = parse(text.strip_prefix('.').unwrap_or(text))?;
+        if steps.is_empty() {
+            return None;
+        }
+        let mut tree = Tree::default();
+        tree.add_steps(&steps)?;
+        Some(Self { steps, tree })
+    }
+
+    /// Its steps, from the object on.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Says whether it may lead to several values.
+    pub fn is_of_many(&self) -> bool {
+        self.tree.has_stars()
+    }
+
+    /// Gives each value that it leads to in a document that a JSON parser has accepted, as it is written there, until
+    /// `visit` says that it is enough.
+    pub fn walk<'a>(&self, json: &'a str, mut visit: impl FnMut(&'a str) -> bool) {
+        self.tree.walk(json, |_, raw| visit(raw));
+    }
+}
+
+impl PartialEq for FieldPath {
+    fn eq(&self, other: &Self) -> bool {
+        self.steps == other.steps
+    }
+}
+
+impl Eq for FieldPath {}
 
 /// Reads a path. `None` is one that is not understood.
 fn parse(text: &str) -> Option<Vec<Step>> {
@@ -30,7 +78,11 @@ fn step(node: jsonpath::Node) -> Option<Step> {
     match node {
         jsonpath::Node::Field(key) if !key.is_empty() => Some(Step::Key(key)),
         jsonpath::Node::Array(Slice { from: Some(at), derived: true, .. }) => usize::try_from(at).ok().map(Step::Index),
-        jsonpath::Node::Array(slice) => (slice == Slice::default()).then_some(Step::Each),
+        // `[]` is as `[*]`.
+        jsonpath::Node::Array(slice) => {
+            let is_empty = slice == Slice { to: Some(1), derived: true, ..Slice::default() };
+            (is_empty || slice == Slice::default()).then_some(Step::Each)
+        }
         _ => None,
     }
 }
@@ -52,7 +104,10 @@ struct Node {
 impl Tree {
     /// Adds a path and gives its number; the same path has the same number. `None`: it is not understood.
     pub(super) fn add(&mut self, text: &str) -> Option<usize> {
-        let steps = parse(text)?;
+        self.add_steps(&parse(text)?)
+    }
+
+    fn add_steps(&mut self, steps: &[Step]) -> Option<usize> {
         if self.nodes.is_empty() {
             self.nodes.push(Node::default());
             self.ends = Some(0);
@@ -64,11 +119,11 @@ impl Tree {
         for step in steps {
             let next = self.nodes.len();
             let node = self.nodes.get_mut(at)?;
-            if let Some((_, known)) = node.steps.iter().find(|(known, _)| *known == step) {
+            if let Some((_, known)) = node.steps.iter().find(|(known, _)| known == step) {
                 at = *known;
                 continue;
             }
-            node.steps.push((step, next));
+            node.steps.push((step.clone(), next));
             self.nodes.push(Node::default());
             at = next;
         }

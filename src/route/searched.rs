@@ -1,0 +1,461 @@
+//! Searches: Clusterpedia's API, and the same in the fleet view. What somebody may find is what he may list, kind by kind.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use http::{Method, Response, Uri, request::Parts};
+
+use crate::{
+    access::{Grant, Grants, Renewal, Who},
+    answer::RequestContext,
+    catalog::{Catalog, MergedResource, Scope},
+    config::MemberName,
+    discovery::{Discovery, is_discovery_path, is_openapi_path},
+    read::{Collected, Searched, Source},
+    respond::{RouteError, SearchRefused},
+    route::{Router, allowed::action_of, is_admin},
+    search::{
+        Collection, CollectionKinds, Condition, GroupResource, KindName, Owner, OwnerBy, Parameters, PathOf, Query,
+    },
+    store::{Audience, unix_micros},
+    stores::Target,
+    view::Mode,
+};
+use kubefold_serving::request::drain;
+use kubefold_wire::{
+    body::Body,
+    info::RequestInfo,
+    media::is_built_in,
+    options::query_value,
+    resource::Gvr,
+    selector::{FieldSelector, Operator},
+    status::Status,
+};
+
+/// Kinds that one collection may have.
+const KINDS_MAX: usize = 128;
+/// Who controls objects in Kubernetes: the levels of an owner that is not the objects' own are looked for among these.
+const CONTROLLERS: [(&str, &str); 7] = [
+    ("apps", "deployments"),
+    ("apps", "replicasets"),
+    ("apps", "statefulsets"),
+    ("apps", "daemonsets"),
+    ("batch", "jobs"),
+    ("batch", "cronjobs"),
+    ("", "replicationcontrollers"),
+];
+
+/// What is kept for searches.
+#[derive(Default)]
+pub(super) struct Searchable {
+    /// The fleet's catalog as it was last shown, and what it was made of.
+    catalog: ArcSwapOption<Shown>,
+    discovery: Discovery,
+}
+
+struct Shown {
+    of: Arc<Catalog>,
+    shown: Arc<Catalog>,
+}
+
+/// A kind that is asked for, and what its members allow.
+struct Allowed {
+    target: Target,
+    grant: Grant,
+}
+
+impl Router {
+    /// Answers a request below Clusterpedia's group.
+    ///
+    /// Errors: 405 for whatever is no read; as a list.
+    pub(super) async fn clusterpedia(
+        &self,
+        who: Who<'_>,
+        asked: RequestContext<'_>,
+        parts: &Parts,
+        path: PathOf,
+        body: Body,
+    ) -> Result<Response<Body>, Status> {
+        if parts.method != Method::GET {
+            Box::pin(drain(body)).await;
+            return Err(SearchRefused::ReadOnly.into());
+        }
+        match path {
+            PathOf::Collections(name) => Box::pin(self.collections(who, asked, name)).await,
+            PathOf::Resources { cluster, rest } => {
+                let mut inner = parts.clone();
+                let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+                inner.uri = Uri::try_from(format!("{rest}{query}")).map_err(RouteError::from)?;
+                Box::pin(self.resources(who, asked, &inner, cluster.as_deref())).await
+            }
+        }
+    }
+
+    /// The API of all members together, or of one.
+    async fn resources(
+        &self,
+        who: Who<'_>,
+        asked: RequestContext<'_>,
+        parts: &Parts,
+        cluster: Option<&str>,
+    ) -> Result<Response<Body>, Status> {
+        let only = cluster.map(|name| self.member(name)).transpose()?;
+        let (path, query) = (parts.uri.path(), parts.uri.query());
+        let catalog = self.searched_catalog(only.as_ref());
+        if is_discovery_path(path) && !is_openapi_path(path) {
+            if !is_admin(who) {
+                Box::pin(self.allow_path(who, parts)).await?;
+            }
+            let (method, headers) = (&parts.method, &parts.headers);
+            let of_one = Discovery::default();
+            let discovery = if only.is_none() { &self.searched.discovery } else { &of_one };
+            let answer = discovery.handle(method, path, query, headers, &catalog);
+            return answer.ok_or_else(|| RouteError::NoSuchPath.into());
+        }
+        let info = RequestInfo::of(&parts.method, path, query).map_err(RouteError::from)?;
+        if !info.is_resource_request || info.resource.is_empty() || !info.subresource.is_empty() {
+            return Err(RouteError::NoSuchPath.into());
+        }
+        let gvr = Gvr::new(&info.api_group, &info.api_version, &info.resource);
+        let known = match catalog.get(&gvr) {
+            Some(known) => known,
+            None if catalog.complete() => return Err(RouteError::NoSuchPath.into()),
+            None => return Err(SearchRefused::NoKind(gvr.qualified()).into()),
+        };
+        let is_one = info.verb == "get";
+        let is_of_cluster = known.scope == Scope::Cluster;
+        let mut namespace = if is_of_cluster { String::new() } else { info.namespace.clone() };
+        let name = if is_one { info.name.clone() } else { String::new() };
+        if !is_one {
+            let mut query = self.query(asked)?;
+            query.clusters.extend(cluster.map(|name| Condition::one_of([name.to_owned()])));
+            if namespace.is_empty() && !is_of_cluster {
+                // Who names one namespace needs no right to all.
+                namespace = only_namespace(&query);
+            }
+            let info = RequestInfo { namespace: namespace.clone(), ..info };
+            let target = Target { gvr, namespace, name };
+            return self.search_kind(&info, who, asked, Kind { target, query, only, is_of_fleet: false }).await;
+        }
+        let target = Target { gvr, namespace, name };
+        let Some(only) = only else {
+            return Err(SearchRefused::NoCluster { gvr: target.gvr, name: target.name }.into());
+        };
+        let grant = self.searches(who, asked, &info, &target.gvr, Some(&only)).await?;
+        let grants = Grants { asked: grant, ..Grants::default() };
+        let asked = RequestContext { grants: &grants, ..asked };
+        let audience = asked.audience().and(&Audience::of([only.clone()]));
+        let source = self.reader.source(&target, &audience, Some(&only), asked).await?;
+        self.reader.search_one(&target, &source, &only, asked).await
+    }
+
+    /// A list or watch of the fleet view that has a search in it. Its rights were asked for.
+    pub(super) async fn search_fleet(
+        &self,
+        info: &RequestInfo,
+        who: Who<'_>,
+        target: &Target,
+        asked: RequestContext<'_>,
+    ) -> Result<Response<Body>, Status> {
+        let query = self.query(asked)?;
+        let only = self.only(&query);
+        let target = Target { name: String::new(), ..target.clone() };
+        let kind = Kind { target, query, only, is_of_fleet: true };
+        self.search_allowed(info.verb == "watch", who, asked, kind, asked.grants.asked.clone()).await
+    }
+
+    async fn search_kind(
+        &self,
+        info: &RequestInfo,
+        who: Who<'_>,
+        asked: RequestContext<'_>,
+        kind: Kind,
+    ) -> Result<Response<Body>, Status> {
+        let only = kind.only.clone().or_else(|| self.only(&kind.query));
+        let grant = self.searches(who, asked, info, &kind.target.gvr, only.as_ref()).await?;
+        self.search_allowed(info.verb == "watch", who, asked, Kind { only, ..kind }, grant).await
+    }
+
+    async fn search_allowed(
+        &self,
+        watch: bool,
+        who: Who<'_>,
+        asked: RequestContext<'_>,
+        kind: Kind,
+        grant: Grant,
+    ) -> Result<Response<Body>, Status> {
+        let Kind { target, query, only, is_of_fleet } = kind;
+        let source = self.reader.source(&target, grant.audience(), only.as_ref(), asked).await?;
+        let mut warnings = grant.warnings();
+        let owners = match &query.owner {
+            Some(owner) => {
+                let within = Within { namespace: &target.namespace, only: only.as_ref() };
+                self.owners(owner, who, asked, within, &mut warnings).await?
+            }
+            None => Vec::new(),
+        };
+        let renewals = grant.renewal().cloned().into_iter().collect();
+        let sources = vec![source];
+        let searched = Searched { sources, owners, query, is_of_fleet, collection: None, renewals, warnings, asked };
+        self.reader.search(searched, watch).await
+    }
+
+    /// The kinds that may own what is found, as far as their asker may list them.
+    async fn owners(
+        &self,
+        owner: &Owner,
+        who: Who<'_>,
+        asked: RequestContext<'_>,
+        within: Within<'_>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<Source>, Status> {
+        let Within { namespace, only } = within;
+        let catalog = self.searched_catalog(None);
+        let controllers = || {
+            CONTROLLERS
+                .iter()
+                .map(|(group, resource)| GroupResource { group: (*group).to_owned(), resource: (*resource).to_owned() })
+        };
+        let wanted: Vec<GroupResource> = match (&owner.by, owner.seniority) {
+            (OwnerBy::Name { resource: Some(resource), .. }, 0) => vec![resource.clone()],
+            (OwnerBy::Name { resource: Some(resource), .. }, _) => {
+                let others = controllers().filter(|other| other != resource);
+                std::iter::once(resource.clone()).chain(others).collect()
+            }
+            _ => controllers().collect(),
+        };
+        let mut sources = Vec::new();
+        for GroupResource { group, resource } in wanted {
+            let Some(known) = catalog.versions_of(&group, &resource).next() else { continue };
+            let target = in_namespace(known, namespace);
+            let grant = self.lists(who, &target, only).await;
+            if grant.check(Mode::Lenient).is_err() {
+                warnings.push(format!(
+                    "owners among {} are not looked for: they may not be listed",
+                    target.gvr.qualified()
+                ));
+                continue;
+            }
+            sources.push(self.reader.source(&target, grant.audience(), only, asked).await?);
+        }
+        Ok(sources)
+    }
+
+    /// All collections, or what one has.
+    async fn collections(
+        &self,
+        who: Who<'_>,
+        asked: RequestContext<'_>,
+        name: Option<String>,
+    ) -> Result<Response<Body>, Status> {
+        let watch = query_value(asked.query, "watch").is_some_and(|value| !matches!(value.as_str(), "false" | "0"));
+        // kubectl watches one object as a list of it.
+        let named = || {
+            let text = query_value(asked.query, "fieldSelector").unwrap_or_default();
+            let fields = FieldSelector::parse(&text, "", "").ok()?;
+            fields.name().filter(|_| watch).map(str::to_owned)
+        };
+        let known: Vec<Collection> =
+            Collection::built_in().into_iter().chain(self.stores.collections().iter().cloned()).collect();
+        let Some(name) = name.or_else(named) else {
+            return self.reader.collections(&known, asked).await;
+        };
+        let Some(collection) = known.iter().find(|one| one.name == name) else {
+            let known = known.into_iter().map(|one| one.name).collect();
+            return Err(SearchRefused::NoCollection { name, known }.into());
+        };
+        let query = self.query(RequestContext { query: &without_name(asked.query, watch), ..asked })?;
+        let only = self.only(&query);
+        let mut allowed = Vec::new();
+        let (mut warnings, mut refused) = (Vec::new(), None);
+        let namespace = only_namespace(&query);
+        for target in self.kinds_of(collection, asked.query, &namespace)? {
+            let grant = self.lists(who, &target, only.as_ref()).await;
+            warnings.extend(grant.warnings());
+            match grant.check(Mode::Lenient) {
+                Ok(()) => allowed.push(Allowed { target, grant }),
+                Err(error) => refused = refused.or(Some(error)),
+            }
+        }
+        if let Some(error) = refused.filter(|_| allowed.is_empty() || asked.mode == Mode::Strict) {
+            return Err(error.into());
+        }
+        let mut sources = Vec::with_capacity(allowed.len());
+        for Allowed { target, grant } in &allowed {
+            sources.push(self.reader.source(target, grant.audience(), only.as_ref(), asked).await?);
+        }
+        let mut owners = Vec::new();
+        if let Some(owner) = &query.owner {
+            let within = Within { namespace: &namespace, only: only.as_ref() };
+            owners = self.owners(owner, who, asked, within, &mut warnings).await?;
+        }
+        let renewals: Vec<Renewal> = allowed.iter().filter_map(|allowed| allowed.grant.renewal().cloned()).collect();
+        let types = types_of(&sources);
+        let collection = Some(Collected { name, types });
+        let searched = Searched { sources, owners, query, is_of_fleet: false, collection, renewals, warnings, asked };
+        self.reader.search(searched, watch).await
+    }
+
+    /// The kinds of a collection, each in the version that most members have.
+    ///
+    /// Errors: a kind that is named and that nobody serves.
+    fn kinds_of(&self, collection: &Collection, query: &str, namespace: &str) -> Result<Vec<Target>, SearchRefused> {
+        let catalog = self.searched_catalog(None);
+        let mut kinds: Vec<Target> = Vec::new();
+        let mut add = |one: &MergedResource| {
+            let is_it = |known: &Target| known.gvr.group == one.gvr.group && known.gvr.resource == one.gvr.resource;
+            if !kinds.iter().any(is_it) {
+                kinds.push(in_namespace(one, namespace));
+            }
+        };
+        match &collection.kinds {
+            CollectionKinds::Listed(listed) => {
+                let found = listed.iter().filter_map(|kind| catalog.versions_of(&kind.group, &kind.resource).next());
+                found.for_each(add);
+            }
+            CollectionKinds::BuiltIn => {
+                // Events are one kind in two groups.
+                let is_again = |resource: &MergedResource| *resource.gvr.group == *"events.k8s.io";
+                let built_in = catalog.resources().filter(|one| is_built_in(&one.gvr.group) && !is_again(one));
+                built_in.for_each(add);
+            }
+            CollectionKinds::Named => {
+                let names = |parameter: &str, read: fn(&str) -> Vec<KindName>| {
+                    query_value(query, parameter).map(|text| read(&text)).unwrap_or_default()
+                };
+                let mut named = names("groups", KindName::groups);
+                named.extend(names("resources", KindName::resources));
+                if named.is_empty() {
+                    return Err(SearchRefused::NoKinds(collection.name.clone()));
+                }
+                for name in named {
+                    let fits = |one: &&MergedResource| {
+                        *one.gvr.group == *name.group
+                            && name.version.as_ref().is_none_or(|version| *one.gvr.version == **version)
+                            && name.resource.as_ref().is_none_or(|resource| *one.gvr.resource == **resource)
+                    };
+                    let mut found = catalog.resources().filter(fits).peekable();
+                    if found.peek().is_none() {
+                        return Err(SearchRefused::NoKind(name.text));
+                    }
+                    found.for_each(&mut add);
+                }
+            }
+        }
+        if kinds.len() > KINDS_MAX {
+            return Err(SearchRefused::TooManyKinds { found: kinds.len(), max: KINDS_MAX });
+        }
+        Ok(kinds)
+    }
+
+    fn query(&self, asked: RequestContext<'_>) -> Result<Query, Status> {
+        let now = i64::try_from(unix_micros()).unwrap_or(i64::MAX);
+        Ok(Parameters { query: asked.query, now }.read().map_err(SearchRefused::from)?)
+    }
+
+    /// The one member that a query is about, if it is one.
+    fn only(&self, query: &Query) -> Option<MemberName> {
+        let named = query.clusters.iter().find(|condition| condition.operator == Operator::In)?;
+        let [one] = named.values.as_slice() else { return None };
+        self.stores.shared().naming.member(one).cloned()
+    }
+
+    fn member(&self, name: &str) -> Result<MemberName, RouteError> {
+        let naming = Arc::clone(&self.stores.shared().naming);
+        let members = || naming.members().iter().map(ToString::to_string).collect();
+        naming.member(name).cloned().ok_or_else(|| RouteError::NoMember { name: name.to_owned(), members: members() })
+    }
+
+    /// What can be searched in all members, or in one.
+    fn searched_catalog(&self, only: Option<&MemberName>) -> Arc<Catalog> {
+        if let Some(only) = only {
+            let one = (only.clone(), self.stores.member_catalog(only));
+            return Arc::new(Catalog::merge(&[one]).for_search());
+        }
+        let of = self.stores.catalog();
+        if let Some(kept) = self.searched.catalog.load_full().filter(|kept| Arc::ptr_eq(&kept.of, &of)) {
+            return Arc::clone(&kept.shown);
+        }
+        let shown = Arc::new(of.for_search());
+        self.searched.catalog.store(Some(Arc::new(Shown { of, shown: Arc::clone(&shown) })));
+        shown
+    }
+
+    /// What members allow of a read.
+    ///
+    /// Errors: 403 where none allows it, 503 where one does not say.
+    async fn searches(
+        &self,
+        who: Who<'_>,
+        asked: RequestContext<'_>,
+        info: &RequestInfo,
+        gvr: &Gvr,
+        only: Option<&MemberName>,
+    ) -> Result<Grant, Status> {
+        if is_admin(who) {
+            return Ok(Grant::default());
+        }
+        let grant = self.access.grant(who, &action_of(info, gvr), only).await;
+        let for_people = info.verb == "list" && asked.wanted().is_ok_and(|wanted| asked.is_for_people(wanted));
+        grant.check(if for_people { Mode::Lenient } else { asked.mode })?;
+        Ok(grant)
+    }
+
+    /// What members allow of a list of a kind, in one namespace or in all.
+    async fn lists(&self, who: Who<'_>, target: &Target, only: Option<&MemberName>) -> Grant {
+        if is_admin(who) {
+            return Grant::default();
+        }
+        let namespace = target.namespace.clone();
+        let info = RequestInfo { verb: "list".to_owned(), namespace, ..RequestInfo::default() };
+        self.access.grant(who, &action_of(&info, &target.gvr), only).await
+    }
+}
+
+/// In which namespace, empty for all, and in which member, absent for all.
+#[derive(Clone, Copy)]
+struct Within<'a> {
+    namespace: &'a str,
+    only: Option<&'a MemberName>,
+}
+
+/// The one namespace that a query is about; empty where it is about several.
+fn only_namespace(query: &Query) -> String {
+    let named = query.namespaces.iter().find(|condition| condition.operator == Operator::In);
+    match named.map(|condition| condition.values.as_slice()) {
+        Some([one]) => one.clone(),
+        _ => String::new(),
+    }
+}
+
+/// A kind in a namespace, if it is in any.
+fn in_namespace(kind: &MergedResource, namespace: &str) -> Target {
+    let namespace = if kind.scope == Scope::Namespaced { namespace } else { "" };
+    Target { gvr: kind.gvr.clone(), namespace: namespace.to_owned(), name: String::new() }
+}
+
+/// A kind that is searched.
+struct Kind {
+    target: Target,
+    query: Query,
+    only: Option<MemberName>,
+    is_of_fleet: bool,
+}
+
+/// `[{"group":"apps","version":"v1","kind":"Deployment","resource":"deployments"}]`
+fn types_of(sources: &[Source]) -> String {
+    let each = sources.iter().map(|source| {
+        let spec = source.ready.store().spec();
+        serde_json::json!({
+            "group": *spec.gvr.group, "version": *spec.gvr.version, "kind": *spec.gvk.kind, "resource": *spec.gvr.resource,
+        })
+    });
+    serde_json::Value::Array(each.collect()).to_string()
+}
+
+/// The query without the name by which a watched collection is selected.
+fn without_name(query: &str, watch: bool) -> String {
+    let pairs = form_urlencoded::parse(query.as_bytes())
+        .filter(|(key, value)| !(watch && key == "fieldSelector" && value.starts_with("metadata.name=")));
+    form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
+}

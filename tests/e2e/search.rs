@@ -1,0 +1,545 @@
+//! Searches over real members: the examples of Clusterpedia's documentation with the real kubectl, what it does wrong, and who
+//! may find what.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use testbed::{
+    FleetFile, Kubectl, Kubefold, Member, Output, Testbed, eventually,
+    samples::{config_map, create_all, deployment, name, namespace, revision},
+};
+
+const SOON: Duration = Duration::from_secs(60);
+const ROOT: &str = "/apis/clusterpedia.io/v1beta1";
+
+fn escaped(text: &str) -> String {
+    percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+}
+
+fn pod(name: &str, image: &str, owner: Option<&Value>) -> Value {
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": "web"}, "annotations": {"test.io": name}},
+        "spec": {"automountServiceAccountToken": false, "containers": [
+            {"name": "main", "image": image}, {"name": "side", "image": "proxy:2"},
+        ]},
+    });
+    if let Some(owner) = owner {
+        pod["metadata"]["ownerReferences"] = reference(owner);
+    }
+    pod
+}
+
+fn reference(owner: &Value) -> Value {
+    json!([{
+        "apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"], "controller": true,
+    }])
+}
+
+/// A Deployment `web` with its ReplicaSet `web-1` and two pods, and a pod of nobody.
+async fn fill(member: &Member, space: &str) {
+    namespace(member, space).await;
+    let api = member.api().await;
+    let apps = format!("/apis/apps/v1/namespaces/{space}");
+    let mut web = api.create(&format!("{apps}/deployments"), &deployment("web", 2)).await;
+    (web["apiVersion"], web["kind"]) = (json!("apps/v1"), json!("Deployment"));
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {"name": "web-1", "ownerReferences": reference(&web)},
+        "spec": {"replicas": 2, "selector": web["spec"]["selector"], "template": web["spec"]["template"]},
+    });
+    let mut set = api.create(&format!("{apps}/replicasets"), &set).await;
+    (set["apiVersion"], set["kind"]) = (json!("apps/v1"), json!("ReplicaSet"));
+    let pods = format!("/api/v1/namespaces/{space}/pods");
+    let image = if member.name() == "east" { "nginx:1.19" } else { "nginx:1.20" };
+    let all = [pod("web-1-a", image, Some(&set)), pod("web-1-b", image, Some(&set)), pod("lone", "main:1", None)];
+    create_all(&api, &pods, &all).await;
+}
+
+struct World {
+    bed: Testbed,
+    fleet: Kubefold,
+    space: &'static str,
+}
+
+impl World {
+    async fn new(space: &'static str, settings: &str) -> Self {
+        let bed = Testbed::shared(&["east", "west"]).await;
+        let mut file = FleetFile::default().settings(settings);
+        for member in bed.members() {
+            fill(member, space).await;
+            file = file.member(member, 1);
+        }
+        Self { fleet: Kubefold::start(&file).await, bed, space }
+    }
+
+    /// kubectl as Clusterpedia's script sets it up: a cluster whose server is below its path.
+    async fn kubectl(&self, cluster: &str, args: &[&str]) -> Output {
+        self.kubectl_of(&self.fleet.as_admin(), cluster, args).await
+    }
+
+    async fn kubectl_of(&self, kubectl: &Kubectl, cluster: &str, args: &[&str]) -> Output {
+        let cluster = if cluster.is_empty() { String::new() } else { format!("/clusters/{cluster}") };
+        let server = format!("--server=https://{}{ROOT}/resources{cluster}", self.fleet.addr());
+        kubectl.in_namespace(self.space).run(&[&[server.as_str()], args].concat()).await
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        self.fleet.api().await.get(&format!("{ROOT}/{path}")).await
+    }
+
+    fn pods(&self) -> String {
+        format!("resources/api/v1/namespaces/{}/pods", self.space)
+    }
+}
+
+/// `east/web-1-a`, in the order of a list.
+fn found(list: &Value) -> Vec<String> {
+    let items = list["items"].as_array().unwrap_or_else(|| panic!("no list: {list}"));
+    let cluster = |item: &Value| {
+        item["metadata"]["annotations"]["shadow.clusterpedia.io/cluster-name"].as_str().map(str::to_owned)
+    };
+    items.iter().map(|item| format!("{}/{}", cluster(item).unwrap_or_default(), name(item))).collect()
+}
+
+/// The first two columns of a table without its head: name and cluster, or namespace and name.
+fn rows(said: &Output) -> BTreeSet<String> {
+    let lines = said.ok().lines().skip(1);
+    let columns = |line: &str| line.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+    lines.map(columns).collect()
+}
+
+fn set(texts: &[&str]) -> BTreeSet<String> {
+    texts.iter().map(ToString::to_string).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_examples_of_clusterpedias_documentation_work_with_kubectl() {
+    let world = World::new("search-kubectl", "").await;
+    let all = set(&["lone east", "lone west", "web-1-a east", "web-1-a west", "web-1-b east", "web-1-b west"]);
+    let said = world.kubectl("", &["get", "pods"]).await;
+    assert_eq!(rows(&said), all);
+    assert!(said.stdout.starts_with("NAME") && said.stdout.contains("CLUSTER"), "{said}");
+    let said = world.kubectl("", &["api-resources"]).await;
+    assert!(
+        said.holds("deployments").is_ok() && said.holds("deploy ").is_ok() && !said.stdout.contains("tokenreviews"),
+        "{said}"
+    );
+    let said = world.kubectl("east", &["api-resources"]).await;
+    assert!(said.holds("pods").is_ok(), "{said}");
+    let web = |one: &str| set(&[&format!("web {one}")]);
+    for (args, expected) in [
+        (
+            &["get", "deployments", "-l", "search.clusterpedia.io/clusters in (east,west)"][..],
+            set(&["web east", "web west"]),
+        ),
+        (&["get", "deployments", "-l", "search.clusterpedia.io/clusters=east"], web("east")),
+        (&["get", "deploy", "-l", "search.clusterpedia.io/clusters!=east"], web("west")),
+        (&["get", "pods", "-l", "search.clusterpedia.io/names in (lone,none)"], set(&["lone east", "lone west"])),
+        (
+            &["get", "pods", "-l", "internalstorage.clusterpedia.io/fuzzy-name=1-A"],
+            set(&["web-1-a east", "web-1-a west"]),
+        ),
+        (
+            &["get", "pods", "--field-selector=spec.containers[].image == nginx:1.19"],
+            set(&["web-1-a east", "web-1-b east"]),
+        ),
+        (
+            &["get", "pods", "--field-selector=.spec.containers[0].image notin (nginx:1.19,nginx:1.20)"],
+            set(&["lone east", "lone west"]),
+        ),
+        (
+            &["get", "pods", "--field-selector=metadata.annotations['test.io'] in (lone,x)"],
+            set(&["lone east", "lone west"]),
+        ),
+        (&["get", "pods", "--field-selector=spec['nodeName']!=n1,!status.podIP", "-l", "app=web,!gone"], all.clone()),
+        (
+            &["get", "pods", "-l", "search.clusterpedia.io/since=2h", "--field-selector=metadata.name=lone"],
+            set(&["lone east", "lone west"]),
+        ),
+        (&["get", "pods", "-l", "search.clusterpedia.io/before=2020-01-01"], set(&[])),
+    ] {
+        let said = world.kubectl("", args).await;
+        assert_eq!(rows(&said), expected, "{args:?}: {said}");
+    }
+    in_order(&world).await;
+    of_one_cluster(&world).await;
+    of_an_owner(&world).await;
+    let space = format!("search.clusterpedia.io/namespaces in ({}, kube-public)", world.space);
+    let said = world.kubectl("", &["get", "deployments", "-A", "-l", &space]).await;
+    assert_eq!(rows(&said), set(&[&format!("{} web", world.space)]), "{said}");
+    let said = world.kubectl("", &["delete", "pod", "lone"]).await;
+    assert!(!said.succeeded(), "{said}");
+    let said = world.kubectl("", &["get", "pod", "lone"]).await;
+    assert!(said.refused().contains("please specify the cluster name"), "{said}");
+    in_the_fleet_view(&world).await;
+}
+
+async fn in_order(world: &World) {
+    let order = async |label: &str| {
+        let said = world.kubectl("", &["get", "pods", "--no-headers", "-l", label]).await;
+        let lines = said.ok().lines().map(|line| line.split_whitespace().take(2).collect::<Vec<_>>().join(" "));
+        lines.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        order("search.clusterpedia.io/orderby in (cluster, name)").await,
+        ["lone east", "web-1-a east", "web-1-b east", "lone west", "web-1-a west", "web-1-b west"]
+    );
+    assert_eq!(
+        order("search.clusterpedia.io/orderby in (name_desc, cluster)").await,
+        ["web-1-b east", "web-1-b west", "web-1-a east", "web-1-a west", "lone east", "lone west"]
+    );
+    assert_eq!(
+        order("search.clusterpedia.io/orderby in (cluster_desc,name),search.clusterpedia.io/limit=2").await,
+        ["lone west", "web-1-a west"]
+    );
+    let rest = order("search.clusterpedia.io/orderby in (cluster,name),search.clusterpedia.io/offset=4").await;
+    assert_eq!(rest, ["web-1-a west", "web-1-b west"]);
+    let said = world.kubectl("", &["get", "pods", "--chunk-size=2", "-o", "name"]).await;
+    assert_eq!(said.ok().lines().count(), 6, "{said}");
+}
+
+async fn of_one_cluster(world: &World) {
+    let said = world.kubectl("east", &["get", "pods"]).await;
+    assert_eq!(rows(&said), set(&["lone east", "web-1-a east", "web-1-b east"]), "{said}");
+    let said = world.kubectl("east", &["get", "deploy", "web"]).await;
+    assert_eq!(rows(&said), set(&["web east"]), "{said}");
+    let said = world.kubectl("east", &["get", "deploy", "web", "-o", "json"]).await;
+    let web: Value = serde_json::from_str(said.ok()).unwrap();
+    let path = format!("/apis/apps/v1/namespaces/{}/deployments/web", world.space);
+    let mut own = world.bed["east"].api().await.get(&path).await;
+    assert_eq!(web["metadata"]["annotations"]["shadow.clusterpedia.io/cluster-name"], "east");
+    // kubectl leaves out managedFields; all else is the member's own, but for what a search adds.
+    for key in ["managedFields", "resourceVersion"] {
+        own["metadata"].as_object_mut().unwrap().remove(key);
+    }
+    let mut shown = web.clone();
+    shown["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+    shown["metadata"]["annotations"].as_object_mut().unwrap().remove("shadow.clusterpedia.io/cluster-name");
+    if own["metadata"]["annotations"].is_null() {
+        shown["metadata"].as_object_mut().unwrap().remove("annotations");
+    }
+    assert_eq!(shown, own);
+    let said = world.kubectl("east", &["get", "deploy", "none"]).await;
+    assert!(said.refused().contains("NotFound") && said.stderr.contains("member east"), "{said}");
+    let said = world.kubectl("north", &["get", "pods"]).await;
+    assert!(!said.succeeded(), "{said}");
+}
+
+async fn of_an_owner(world: &World) {
+    let path = format!("/apis/apps/v1/namespaces/{}/deployments/web", world.space);
+    let web = world.bed["east"].api().await.get(&path).await;
+    let uid = web["metadata"]["uid"].as_str().unwrap();
+    let owned = set(&["web-1-a east", "web-1-b east"]);
+    for label in ["search", "internalstorage"] {
+        let labels = format!("{label}.clusterpedia.io/owner-uid={uid},{label}.clusterpedia.io/owner-seniority=1");
+        assert_eq!(rows(&world.kubectl("east", &["get", "pods", "-l", &labels]).await), owned);
+        assert_eq!(rows(&world.kubectl("", &["get", "pods", "-l", &labels]).await), owned);
+    }
+    let labels = "search.clusterpedia.io/owner-name=web,search.clusterpedia.io/owner-gr=deployments.apps,search.clusterpedia.io/owner-seniority=1";
+    let said = world.kubectl("", &["get", "pods", "-l", labels]).await;
+    assert_eq!(rows(&said), set(&["web-1-a east", "web-1-a west", "web-1-b east", "web-1-b west"]), "{said}");
+    let labels = "search.clusterpedia.io/owner-name=web-1,search.clusterpedia.io/clusters=west";
+    assert_eq!(rows(&world.kubectl("", &["get", "pods", "-l", labels]).await), set(&["web-1-a west", "web-1-b west"]));
+    let labels = format!("search.clusterpedia.io/owner-uid={uid}");
+    assert_eq!(rows(&world.kubectl("", &["get", "rs", "-l", &labels]).await), set(&["web-1 east"]));
+    assert_eq!(rows(&world.kubectl("", &["get", "pods", "-l", &labels]).await), set(&[]));
+}
+
+/// The same labels, and the fleet's names.
+async fn in_the_fleet_view(world: &World) {
+    let fleet = world.fleet.as_admin().in_namespace(world.space);
+    let args = [
+        "get",
+        "pods",
+        "-l",
+        "search.clusterpedia.io/orderby=cluster_desc,search.clusterpedia.io/names=lone",
+        "-o",
+        "name",
+    ];
+    assert_eq!(fleet.run(&args).await.ok(), "pod/lone@west\npod/lone@east\n");
+    let args =
+        ["get", "pods", "-l", "search.clusterpedia.io/namespaces notin (x),kubefold.io/cluster=east", "-o", "name"];
+    assert_eq!(fleet.run(&args).await.ok(), "pod/lone@east\npod/web-1-a@east\npod/web-1-b@east\n");
+    let said = fleet.run(&["get", "pods", "-l", "search.clusterpedia.io/colour=red"]).await;
+    assert!(said.refused().contains("there is no such search parameter"), "{said}");
+}
+
+/// What Clusterpedia does wrong: `reference` peers' bugs, each as it should be.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_clusterpedia_loses_or_ignores_is_there() {
+    let world = World::new("search-bugs", "").await;
+    let pods = world.pods();
+    let ask = async |query: &str| world.fleet.request(Method::GET, &format!("{ROOT}/{pods}?{query}"), "").await;
+    // One name in two clusters is two objects; and an operator is what it is.
+    let found_by = async |query: &str| found(&world.get(&format!("{pods}?{query}")).await);
+    assert_eq!(found_by("names=lone").await, ["east/lone", "west/lone"]);
+    let labels = escaped(&format!("search.clusterpedia.io/namespaces notin ({})", world.space));
+    assert_eq!(found_by(&format!("labelSelector={labels}")).await, [""; 0]);
+    let labels = escaped("search.clusterpedia.io/names notin (lone,web-1-a)");
+    assert_eq!(found_by(&format!("labelSelector={labels}")).await, ["east/web-1-b", "west/web-1-b"]);
+    // An absent field is no empty text.
+    assert_eq!(found_by(&format!("fieldSelector={}", escaped("spec.nodeName="))).await, [""; 0]);
+    assert_eq!(found_by(&format!("fieldSelector={}", escaped("!spec.nodeName"))).await.len(), 6);
+    for (query, why) in [
+        ("orderby=name/**/desc", "is no field to order by"),
+        ("orderby=(select%201)", "is no field to order by"),
+        ("whereSQL=1%3D1", "raw SQL is not run"),
+        ("fieldSelector=spec.replicas%3E3", "the operator is not understood"),
+        ("continue=nonsense", "neither a token"),
+        ("labelSelector=search.clusterpedia.io%2Fsice%3D1", "no such search parameter"),
+    ] {
+        let answer = ask(query).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{query}: {answer}");
+        let status = answer.json();
+        assert!(
+            status["message"].as_str().unwrap().contains(why) && status["reason"] == "BadRequest",
+            "{query}: {status}"
+        );
+    }
+    let answer = ask("clusters=nowhere").await;
+    assert!(found(&answer.ok()).is_empty() && answer.warnings()[0].contains("there is no member"), "{answer}");
+    placed(&world).await;
+    pages(&world).await;
+}
+
+/// One object of the fleet is a row in each member that has a part of it.
+async fn placed(world: &World) {
+    let fleet = world.fleet.as_admin().in_namespace(world.space);
+    fleet.run(&["create", "configmap", "everywhere", "--from-literal=a=b"]).await.ok();
+    let maps = format!("resources/api/v1/namespaces/{}/configmaps?names=everywhere", world.space);
+    let list = world.get(&format!("{maps}&withRemainingCount")).await;
+    assert_eq!(found(&list), ["east/everywhere", "west/everywhere"]);
+    let uid = |at: usize| list["items"][at]["metadata"]["uid"].as_str().unwrap().to_owned();
+    assert!(uid(0) != uid(1) && list["items"][1]["data"]["a"] == "b", "each is its member's: {list}");
+    let labels = "search.clusterpedia.io/names=everywhere,search.clusterpedia.io/clusters=west";
+    assert_eq!(fleet.run(&["get", "configmap", "-l", labels, "-o", "name"]).await.ok(), "configmap/everywhere\n");
+}
+
+/// Objects of earlier pages go between two pages, and none of the others is lost or given twice.
+async fn pages(world: &World) {
+    let pods = world.pods();
+    let page = world.get(&format!("{pods}?orderby=cluster,name&limit=2&withContinue=true&withRemainingCount")).await;
+    assert_eq!(found(&page), ["east/lone", "east/web-1-a"]);
+    assert_eq!(page["metadata"]["remainingItemCount"], 4);
+    for gone in ["lone", "web-1-a"] {
+        let said =
+            world.bed["east"].kubectl(&["delete", "pod", gone, "-n", world.space, "--grace-period=0", "--force"]).await;
+        assert!(said.succeeded(), "{said}");
+    }
+    let all = async || {
+        world.get(&format!("{pods}?withRemainingCount&limit=1")).await["metadata"]["remainingItemCount"].clone()
+    };
+    eventually(SOON, async || match all().await {
+        Value::Number(rest) if rest.as_u64() == Some(3) => Ok(()),
+        other => Err(other),
+    })
+    .await;
+    let (mut rest, mut token) = (Vec::new(), page["metadata"]["continue"].as_str().map(str::to_owned));
+    while let Some(next) = token {
+        let page = world.get(&format!("{pods}?orderby=cluster,name&limit=3&continue={next}")).await;
+        rest.extend(found(&page));
+        token = page["metadata"]["continue"].as_str().map(str::to_owned);
+    }
+    assert_eq!(rest, ["east/web-1-b", "west/lone", "west/web-1-a", "west/web-1-b"]);
+    let page = world.get(&format!("{pods}?orderby=cluster,name&limit=1&withContinue=false")).await;
+    assert!(page["metadata"]["continue"].is_null() && page["metadata"]["remainingItemCount"].is_null(), "{page}");
+    let page = world.get(&format!("{pods}?orderby=cluster,name&limit=10&continue=3")).await;
+    assert_eq!(found(&page), ["west/web-1-b"]);
+    let wrong = world.fleet.request(Method::GET, &format!("{ROOT}/{pods}?orderby=name&continue=eyJ2IjoxfQ"), "").await;
+    assert_eq!(wrong.status, StatusCode::BAD_REQUEST, "{wrong}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collection_is_one_list_and_one_stream_of_several_kinds() {
+    let settings = "collections:\n- name: mine\n  resources: [configmaps, deployments.apps]\n";
+    let world = World::new("search-collections", settings).await;
+    let within = format!("namespaces={}", world.space);
+    let list = world.get(&format!("collectionresources/workloads?{within}&orderby=cluster,kind")).await;
+    assert_eq!(
+        (found(&list), &list["kind"]),
+        (vec!["east/web".into(), "west/web".into()], &json!("CollectionResource"))
+    );
+    assert_eq!(list["resourceTypes"][0]["resource"], "deployments");
+    assert_eq!(list["items"][0]["kind"], "Deployment");
+    let query = format!(
+        "resources=apps/replicasets,v1/pods&{within}&orderby=kind_desc,cluster,name&limit=3&withRemainingCount=true"
+    );
+    let wrong = world.fleet.request(Method::GET, &format!("{ROOT}/collectionresources/any?{query}"), "").await;
+    assert_eq!(wrong.status, StatusCode::BAD_REQUEST, "a URL's order has a space: {wrong}");
+    let query = query.replace("kind_desc", "kind%20desc");
+    let list = world.get(&format!("collectionresources/any?{query}&onlyMetadata=true")).await;
+    assert_eq!(found(&list), ["east/web-1", "west/web-1", "east/lone"]);
+    assert_eq!(list["metadata"]["remainingItemCount"], 5);
+    assert!(list["items"][2]["spec"].is_null() && list["items"][2]["kind"] == "Pod", "{list}");
+    let token = list["metadata"]["continue"].as_str().unwrap();
+    let list = world.get(&format!("collectionresources/any?{query}&continue={token}")).await;
+    assert_eq!(found(&list), ["east/web-1-a", "east/web-1-b", "west/lone"]);
+    let kubectl = world.fleet.as_admin();
+    let said = kubectl.run(&["get", "collectionresources"]).await;
+    assert!(
+        said.holds("deployments.apps,daemonsets.apps,statefulsets.apps").is_ok() && said.holds("mine").is_ok(),
+        "{said}"
+    );
+    let said = kubectl.run(&["get", "collectionresources", "workloads"]).await;
+    assert!(said.holds("Deployment").is_ok() && said.holds("west").is_ok(), "{said}");
+    for (path, code) in [
+        ("collectionresources/none", StatusCode::NOT_FOUND),
+        ("collectionresources/any", StatusCode::BAD_REQUEST),
+        ("collectionresources/any?resources=nothings", StatusCode::BAD_REQUEST),
+    ] {
+        let answer = world.fleet.request(Method::GET, &format!("{ROOT}/{path}"), "").await;
+        assert_eq!(answer.status, code, "{path}: {answer}");
+    }
+    watched(&world).await;
+}
+
+/// One stream of several kinds: in one order, and from any of its revisions on the same.
+async fn watched(world: &World) {
+    let api = world.fleet.api().await;
+    let mine = format!("{ROOT}/collectionresources/mine?namespaces={}", world.space);
+    let list = api.get(&mine).await;
+    let from = list["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+    let mut watch = api.watch(&format!("{mine}&watch=true&resourceVersion={from}")).await;
+    let maps = format!("/api/v1/namespaces/{}/configmaps", world.space);
+    for (at, member) in ["east", "west", "east"].into_iter().enumerate() {
+        world.bed[member].api().await.create(&maps, &config_map(&format!("m{at}"), json!({}))).await;
+        let labels = ["label", "deployment", "web", "-n", world.space, &format!("step={at}"), "--overwrite"];
+        assert!(world.bed[member].kubectl(&labels).await.succeeded());
+    }
+    let mut events = Vec::new();
+    while events.len() < 6 {
+        events.push(watch.next(SOON).await.expect("six events"));
+    }
+    let said = |event: &Value| {
+        let object = &event["object"];
+        let cluster = &object["metadata"]["annotations"]["shadow.clusterpedia.io/cluster-name"];
+        let words = [&event["type"], &object["kind"], &object["metadata"]["name"], cluster];
+        words.map(|word| word.as_str().unwrap_or_default().to_owned()).join(" ")
+    };
+    let told: BTreeSet<String> = events.iter().map(said).collect();
+    let expected = [
+        "ADDED ConfigMap m0 east",
+        "ADDED ConfigMap m1 west",
+        "ADDED ConfigMap m2 east",
+        "MODIFIED Deployment web east",
+        "MODIFIED Deployment web west",
+    ];
+    assert_eq!(told, set(&expected));
+    let revisions: Vec<u64> = events.iter().map(|event| revision(&event["object"])).collect();
+    assert!(revisions.is_sorted(), "{revisions:?}");
+    // From the third on, the rest is told again, in the same order.
+    let mut again = api.watch(&format!("{mine}&watch=true&resourceVersion={}", revisions[2])).await;
+    for event in &events[3..] {
+        assert_eq!(&again.next(SOON).await.expect("the rest"), event);
+    }
+    let one = format!("{ROOT}/{}?names=lone&watch=true&resourceVersion={from}", world.pods());
+    let mut watch = api.watch(&one).await;
+    let said_gone =
+        world.bed["west"].kubectl(&["delete", "pod", "lone", "-n", world.space, "--grace-period=0", "--force"]).await;
+    assert!(said_gone.succeeded(), "{said_gone}");
+    let mut last = String::new();
+    while !last.starts_with("DELETED") {
+        last = said(&watch.next(SOON).await.expect("a deletion"));
+    }
+    assert_eq!(last, "DELETED Pod lone west");
+    let limited =
+        format!("{ROOT}/{}?watch=true&labelSelector={}", world.pods(), escaped("search.clusterpedia.io/offset=3"));
+    assert_eq!(world.fleet.request(Method::GET, &limited, "").await.status, StatusCode::METHOD_NOT_ALLOWED);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_finds_what_he_may_not_list() {
+    let world = World::new("search-rights", "").await;
+    let east = &world.bed["east"];
+    let made = ["create", "role", "see", "-n", world.space, "--resource=pods", "--verb=get,list,watch"];
+    east.kubectl(&made).await.ok();
+    east.kubectl(&["create", "rolebinding", "see", "-n", world.space, "--role=see", "--user=ann"]).await.ok();
+    let kubeconfig = world.fleet.kubeconfig_for("ann", None);
+    let ann = Kubectl::new(&kubeconfig, kubeconfig.parent().unwrap());
+    let said = eventually(SOON, async || {
+        let said = world.kubectl_of(&ann, "", &["get", "pods"]).await;
+        if said.succeeded() { Ok(said) } else { Err(said) }
+    })
+    .await;
+    assert_eq!(rows(&said), set(&["lone east", "web-1-a east", "web-1-b east"]));
+    assert!(said.stderr.contains("member west does not allow user \"ann\" to list pods"), "{said}");
+    let api = testbed::Api::from_kubeconfig(&kubeconfig, None).await;
+    let path = |query: &str| format!("{ROOT}/{}?{query}", world.pods());
+    let page = api.get(&path("limit=1&withRemainingCount=true")).await;
+    assert_eq!(page["metadata"]["remainingItemCount"], 2, "of what she sees: {page}");
+    for path in [
+        format!("{ROOT}/resources/api/v1/pods"),
+        format!("{ROOT}/resources/apis/apps/v1/namespaces/{}/deployments", world.space),
+        format!("{ROOT}/resources/clusters/west/api/v1/namespaces/{}/pods/lone", world.space),
+        format!("{ROOT}/resources/clusters/west/api/v1/namespaces/{}/pods", world.space),
+        format!("{ROOT}/collectionresources/workloads"),
+    ] {
+        let answer = api.request(Method::GET, &path, "").await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path}: {answer}");
+    }
+    let list = api
+        .get(&format!("{ROOT}/collectionresources/any?resources=pods,deployments.apps&namespaces={}", world.space))
+        .await;
+    assert_eq!(found(&list), ["east/lone", "east/web-1-a", "east/web-1-b"], "of what she may list");
+    // Whoever may not see the owner does not find by it.
+    let labels = "search.clusterpedia.io/owner-name=web,search.clusterpedia.io/owner-gr=deployments.apps,search.clusterpedia.io/owner-seniority=1";
+    let said = world.kubectl_of(&ann, "", &["get", "pods", "-l", labels]).await;
+    assert_eq!(rows(&said), set(&[]), "{said}");
+    assert!(said.stderr.contains("may not be listed"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubefold_search_finds_what_its_flags_say() {
+    let world = World::new("search-command", "").await;
+    let search = async |args: &[&str]| {
+        let output = world.fleet.command(&[&["search", "-n", world.space], args].concat()).await;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let lines = async |args: &[&str]| {
+        let (code, out, error) = search(args).await;
+        assert_eq!(code, Some(0), "{args:?}: {error}");
+        out.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+    };
+    let space = world.space;
+    let pod = |cluster: &str, name: &str| format!("{cluster}/{space}/pod/{name}");
+    assert_eq!(
+        lines(&["image=nginx:1.19", "--owner", "deployment/web", "--since", "2h", "-o", "name"]).await,
+        [pod("east", "web-1-a"), pod("east", "web-1-b")]
+    );
+    assert_eq!(
+        lines(&["web", "--order-by", "cluster:desc,name", "--limit", "2", "-o", "name"]).await,
+        [pod("west", "web-1-a"), pod("west", "web-1-b")]
+    );
+    let table = lines(&["lone", "-m", "west"]).await;
+    assert!(table[0].starts_with("NAMESPACE NAME CLUSTER READY STATUS"), "{table:?}");
+    assert!(table.len() == 2 && table[1].starts_with(&format!("{space} lone west 0/2 Pending")), "{table:?}");
+    let both = lines(&["--kind", "deploy,rs", "--order-by", "kind,cluster", "-o", "name"]).await;
+    let of = |kind: &str, cluster: &str, name: &str| format!("{cluster}/{space}/{kind}/{name}");
+    let expected = [
+        of("deployment", "east", "web"),
+        of("deployment", "west", "web"),
+        of("replicaset", "east", "web-1"),
+        of("replicaset", "west", "web-1"),
+    ];
+    assert_eq!(both, expected);
+    let (_, json, _) = search(&["lone", "-m", "east", "-o", "json"]).await;
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (json["items"].as_array().unwrap().len(), &json["items"][0]["spec"]["containers"][0]["image"]),
+        (1, &json!("main:1"))
+    );
+    for (args, why) in [
+        (&["--kind", "nothings"][..], "no member serves a resource \"nothings\""),
+        (&[".spec.replicas>3"], "the operator is not understood"),
+        (&["--order-by", "colour"], "is no field to order by"),
+        (&["--since", "yesterday"], "is no time"),
+    ] {
+        let (code, _, error) = search(args).await;
+        assert!(code == Some(1) && error.contains(why) && error.lines().count() == 1, "{args:?}: {error}");
+    }
+}
