@@ -23,6 +23,7 @@ mod raw;
 #[cfg(test)]
 mod reference;
 mod reload;
+mod shadow;
 mod shared;
 mod spread;
 #[cfg(test)]
@@ -32,7 +33,7 @@ pub use aggregation::{Aggregation, GroupVersion, OWN_GROUP, ServiceRef};
 pub use aliases::Alias;
 pub use carried::CarriedKind;
 pub use edit::{Alteration, Component, Edit, Format, How, KeyMap, Texts};
-pub use error::{ConfigError, FileError, KindProblem, PolicyProblem, Problem};
+pub use error::{ConfigError, FileError, KindProblem, PolicyProblem, Problem, ShadowProblem};
 pub use kinds::KindConfig;
 pub use load::{load, load_text};
 pub use overriding::{OverrideConfig, OverrideRule};
@@ -42,6 +43,7 @@ pub use policy::{
     PolicyConfig, Precision, Rebalance, SpreadLevel, Strategy, TaintEffect, Weights, unfit,
 };
 pub use reload::{ReloadHandle, Reloads};
+pub use shadow::{ItemColumn, ItemLabel, ItemPath, ShadowFields};
 
 use kubefold_wire::names::is_dns_label;
 use serde::{Deserialize, Serialize};
@@ -274,6 +276,8 @@ pub struct Config {
     pub own: OwnRights,
     /// Further groups in which kubefold's own kinds are served, as they were at the start.
     pub aliases: Vec<Alias>,
+    /// What ShadowResources show of their items.
+    pub shadow_fields: ShadowFields,
     /// The host, behind whose kube-aggregator kubefold serves.
     pub aggregation: Option<Aggregation>,
 }

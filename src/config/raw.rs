@@ -8,6 +8,7 @@ use serde_saphyr::Spanned;
 use crate::config::{
     aliases::RawAlias,
     kinds::RawKind,
+    shadow::RawShadowResources,
     spread::{RawSpread, RawSpreadLevel},
 };
 
@@ -65,6 +66,9 @@ pub(super) struct RawConfig {
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "Vec<RawAlias>"))]
     pub(super) aliases: Vec<Spanned<RawAlias>>,
+    /// What ShadowResources show of their items: columns, and labels to select by.
+    #[serde(default)]
+    pub(super) shadow_resources: RawShadowResources,
     /// The host cluster, whose kube-aggregator serves groups of this fleet. Default: none.
     #[cfg_attr(test, schemars(with = "Option<RawAggregation>"))]
     pub(super) aggregation: Option<Spanned<RawAggregation>>,
