@@ -36,7 +36,7 @@ use crate::{
     host::{Host, HostServing},
     member::{self, Member, authority::keep_authorities, registry::Registry, renewal::keep_tokens},
     observe::Metrics,
-    own::{OwnObjects, Policies},
+    own::{OwnObjects, Policies, shadow::Shadow},
     read::Reader,
     route::Router,
     serve::{Auditing, Handler, Health, Published, Served, StateDir, expiry::Expiries},
@@ -114,7 +114,7 @@ impl App {
             tasks.spawn(keep_decisions(Arc::clone(&access), Arc::clone(&state), draining.clone()));
         }
         let own = Own::open(&state, &stores, config, &tasks, &draining).await?;
-        let (objects, policies) = (Arc::clone(&own.objects), Arc::clone(&own.policies));
+        let (objects, policies, shadow) = (Arc::clone(&own.objects), Arc::clone(&own.policies), own.shadow.clone());
         let (to, counted) = (Arc::clone(&objects), Arc::clone(&metrics));
         let router = Router::new(Arc::clone(&access), reader, writer, counted, to, Arc::clone(&policies));
         let router = Arc::new(router);
@@ -131,7 +131,14 @@ impl App {
         });
         let reload_handle = reloads.reload_handle();
         let published = Arc::new(Mutex::new(published));
-        let following = follow(reloads, access, accounts, policies, Arc::clone(&published), Arc::clone(&state));
+        let following = follow(
+            reloads,
+            access,
+            accounts,
+            Configured { policies, shadow },
+            Arc::clone(&published),
+            Arc::clone(&state),
+        );
         tasks.spawn(draining.clone().run_until_cancelled_owned(following));
         let state_kept = Arc::clone(&state);
         let (options, registry, host) = (options.serving, Some(registry), Some(host));
@@ -223,12 +230,18 @@ fn metrics(
     metrics
 }
 
+/// What of kubefold's own objects goes by the configuration.
+struct Configured {
+    policies: Arc<Policies>,
+    shadow: Shadow,
+}
+
 /// Applies every later good configuration.
 async fn follow(
     mut reloads: Reloads,
     access: Arc<Access>,
     accounts: Arc<Accounts>,
-    policies: Arc<Policies>,
+    own: Configured,
     published: Arc<Mutex<Published>>,
     state: Arc<StateDir>,
 ) {
@@ -242,7 +255,8 @@ async fn follow(
         access.configure(&config.own);
         access.configure_host(config.aggregation.as_ref());
         let members = member_names(&config);
-        policies.configure(config);
+        own.shadow.configure(&config.shadow_fields);
+        own.policies.configure(config);
         let mut published = published.lock();
         published.members = members;
         if let Err(error) = published.write(&state) {

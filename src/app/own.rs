@@ -20,7 +20,7 @@ use crate::{
 pub(super) struct Own {
     pub(super) objects: Arc<OwnObjects>,
     pub(super) policies: Arc<Policies>,
-    shadow: Shadow,
+    pub(super) shadow: Shadow,
     link: Arc<FleetLink>,
 }
 
@@ -38,6 +38,7 @@ impl Own {
         let link = Arc::new(FleetLink::default());
         let storage = own::open(state.path()).await?;
         let shadow = Shadow::new(Arc::clone(&link), Arc::clone(stores), Arc::clone(&storage));
+        shadow.configure(&config.shadow_fields);
         let mut kinds = own::kinds_of(shadow.kind(&config.aliases))?;
         kinds.extend(Members::kind()?);
         let policies = Policies::new(Arc::clone(stores), config);

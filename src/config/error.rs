@@ -61,6 +61,8 @@ pub enum Problem {
     Policy(PolicyProblem),
     #[error(transparent)]
     Kind(KindProblem),
+    #[error(transparent)]
+    Shadow(ShadowProblem),
     #[error("the file cannot be read ({cause}); give the path of a readable clusters.yaml")]
     Unreadable { cause: FileError },
     #[error("the file has {size} bytes and at most {max} are read; check that it is a clusters.yaml")]
@@ -292,4 +294,28 @@ pub enum KindProblem {
         "\"statusPaths\" has \"{path}\" and \".status.{other}\", of which one is the other or lies within it; keep one of the two"
     )]
     Within { path: String, other: String },
+}
+
+/// What can be wrong with what ShadowResources show of their items.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "each variant's message says what it is, and the fields are its words")]
+pub enum ShadowProblem {
+    #[error("more than {max} {what} of ShadowResources are given; remove some")]
+    TooMany { what: &'static str, max: usize },
+    #[error(
+        "\"name: {name}\" cannot be the name of a column; use 1 to {max} letters, digits, blanks, \"-\", \"_\", \"/\", \"%\", \".\""
+    )]
+    Name { name: String, max: usize },
+    #[error("ShadowResources have a column \"{name}\" already; give this one another name")]
+    NameTaken { name: String },
+    #[error("\"type: {type_}\" is unknown; use \"string\", \"integer\", \"number\", \"boolean\" or \"date\"")]
+    Type { type_: String },
+    #[error("\"path: {path}\" is not a JSONPath; write it without braces, like \".spec.version\"")]
+    Path { path: String },
+    #[error("the label \"{key}\" is given twice; keep one of the two")]
+    KeyTaken { key: String },
+    #[error(
+        "a label shows its value to everybody who may read the ShadowResource, and is not made of a Secret; use another kind"
+    )]
+    LabelOfSecret,
 }

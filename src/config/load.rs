@@ -17,7 +17,7 @@ use crate::config::{
     files::{Files, read_bounded},
     kinds, kubeconfig, policies,
     raw::{RawClientAuthority, RawConfig, RawDeadlines, RawMember, RawPeople, RawShared, RawSubject},
-    shared,
+    shadow, shared,
 };
 use crate::view::Mode;
 use kubefold_wire::names::{label_value, qualified_name};
@@ -128,6 +128,7 @@ fn parse_text(text: &str, path: &Path, files: &mut Files) -> Result<Config, Conf
         own: OwnRights { admins: people(&raw.admins), viewers: people(&raw.viewers) },
         aliases: aliases::aliases(&raw.aliases).map_err(whole)?,
         collections: collections::collections(&raw.collections).map_err(whole)?,
+        shadow_fields: shadow::shadow_fields(&raw.shadow_resources).map_err(whole)?,
         members,
     })
 }

@@ -24,6 +24,7 @@ mod raw;
 #[cfg(test)]
 mod reference;
 mod reload;
+mod shadow;
 mod shared;
 mod spread;
 #[cfg(test)]
@@ -33,7 +34,7 @@ pub use aggregation::{Aggregation, GroupVersion, OWN_GROUP, ServiceRef};
 pub use aliases::Alias;
 pub use carried::CarriedKind;
 pub use edit::{Alteration, Component, Edit, Format, How, KeyMap, Texts};
-pub use error::{ConfigError, FileError, KindProblem, PolicyProblem, Problem};
+pub use error::{ConfigError, FileError, KindProblem, PolicyProblem, Problem, ShadowProblem};
 pub use kinds::KindConfig;
 pub use load::{load, load_text};
 pub use overriding::{OverrideConfig, OverrideRule};
@@ -43,6 +44,7 @@ pub use policy::{
     PolicyConfig, Precision, Rebalance, SpreadLevel, Strategy, TaintEffect, Weights, unfit,
 };
 pub use reload::{ReloadHandle, Reloads};
+pub use shadow::{ItemColumn, ItemLabel, ItemPath, ShadowFields};
 
 use crate::search::Collection;
 use kubefold_wire::names::is_dns_label;
@@ -278,6 +280,8 @@ pub struct Config {
     pub aliases: Vec<Alias>,
     /// Collections of kinds that are searched together, beside those that there are anyway.
     pub collections: Vec<Collection>,
+    /// What ShadowResources show of their items.
+    pub shadow_fields: ShadowFields,
     /// The host, behind whose kube-aggregator kubefold serves.
     pub aggregation: Option<Aggregation>,
 }

@@ -8,7 +8,7 @@ use crate::{
     config::{CarriedKind, Edit, MemberName, Weight},
     view::FleetSelector,
 };
-use kubefold_wire::patch::JsonPatch;
+use kubefold_wire::{media::is_built_in, patch::JsonPatch};
 
 /// How an object is spread over members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +137,14 @@ pub struct KindPattern {
     pub kind: String,
     /// Its group; `None` is every built-in group.
     pub group: Option<String>,
+}
+
+impl KindPattern {
+    /// Says whether it means a kind of a group.
+    pub fn matches(&self, group: &str, kind: &str) -> bool {
+        let is_group = self.group.as_deref().map_or_else(|| is_built_in(group), |own| own == group);
+        is_group && self.kind == kind
+    }
 }
 
 /// Which members.

@@ -9,6 +9,7 @@ use crate::config::{
     aliases::RawAlias,
     collections::RawCollection,
     kinds::RawKind,
+    shadow::RawShadowResources,
     spread::{RawSpread, RawSpreadLevel},
 };
 
@@ -70,6 +71,9 @@ pub(super) struct RawConfig {
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "Vec<RawCollection>"))]
     pub(super) collections: Vec<Spanned<RawCollection>>,
+    /// What ShadowResources show of their items: columns, and labels to select by.
+    #[serde(default)]
+    pub(super) shadow_resources: RawShadowResources,
     /// The host cluster, whose kube-aggregator serves groups of this fleet. Default: none.
     #[cfg_attr(test, schemars(with = "Option<RawAggregation>"))]
     pub(super) aggregation: Option<Spanned<RawAggregation>>,

@@ -64,7 +64,7 @@ fn whole_file_refusals_say_line_and_remedy() {
         ),
         (
             "member:\n",
-            "clusters.yaml:1: unknown field \"member\"; remove it, or use one of: members, names, shared, policies, unmatched, kinds, subjects, clientAuthorities, admins, viewers, aliases, collections, aggregation",
+            "clusters.yaml:1: unknown field \"member\"; remove it, or use one of: members, names, shared, policies, unmatched, kinds, subjects, clientAuthorities, admins, viewers, aliases, collections, shadowResources, aggregation",
         ),
         (
             "members:\n- {name: east, inCluster: true}\ncollections:\n- {name: any, resources: [pods]}\n",
@@ -128,6 +128,60 @@ fn whole_file_refusals_say_line_and_remedy() {
     let typed = refusal(folder.path(), "members:\n- name: east\n  inCluster: true\n  weight: heavy\n");
     assert!(typed.starts_with("clusters.yaml:4: not valid YAML for a clusters.yaml: "), "{typed}");
     assert!(!typed.contains('\n'), "one line: {typed}");
+}
+
+#[test]
+fn wrong_columns_and_labels_of_shadow_resources_are_refused() {
+    let folder = folder();
+    let with = |what: &str, entry: &str| {
+        format!("members:\n- {{name: east, inCluster: true}}\nshadowResources:\n  {what}:\n{entry}")
+    };
+    let cases = [
+        (
+            with("columns", "  - {name: 'a\"b', path: .kind}\n"),
+            "\"name: a\"b\" cannot be the name of a column; use 1 to 63 letters, digits, blanks, \"-\", \"_\", \"/\", \"%\", \".\"",
+        ),
+        (
+            with("columns", "  - {name: Status, path: .kind}\n"),
+            "ShadowResources have a column \"Status\" already; give this one another name",
+        ),
+        (
+            with("columns", "  - {name: A, path: '.items[?('}\n"),
+            "\"path: .items[?(\" is not a JSONPath; write it without braces, like \".spec.version\"",
+        ),
+        (
+            with("columns", "  - {name: A, path: '{.kind}'}\n"),
+            "\"path: {.kind}\" is not a JSONPath; write it without braces, like \".spec.version\"",
+        ),
+        (
+            with("columns", "  - {name: A, path: .kind, type: text}\n"),
+            "\"type: text\" is unknown; use \"string\", \"integer\", \"number\", \"boolean\" or \"date\"",
+        ),
+        (
+            with("columns", "  - {name: A, path: .kind, kinds: [redis]}\n"),
+            "\"redis\" is not a kind; write it like \"Deployment\", or with its group like \"Widget.example.com\"",
+        ),
+        (
+            with("labels", "  - {key: kubefold.io/kind, path: .kind}\n"),
+            "label key \"kubefold.io/kind\" is kubefold's own; use a prefix other than kubefold.io",
+        ),
+        (
+            with("labels", "  - {key: a/b, path: .data.p, kinds: [Secret]}\n"),
+            "a label shows its value to everybody who may read the ShadowResource, and is not made of a Secret; use another kind",
+        ),
+    ];
+    for (yaml, expected) in cases {
+        assert_eq!(refusal(folder.path(), &yaml), format!("clusters.yaml:5: {expected}"), "{yaml}");
+    }
+    let twice = with("columns", "  - {name: A, path: .kind}\n  - {name: a, path: .kind}\n");
+    let refused = refusal(folder.path(), &twice);
+    assert!(refused.starts_with("clusters.yaml:6: ShadowResources have a column \"a\" already"), "{refused}");
+    let good = with("columns", "  - {name: VERSION, path: .spec.version, kinds: [Redis.example.com, Deployment]}\n");
+    fs::write(folder.path().join("clusters.yaml"), good).unwrap();
+    let column = load(&folder.path().join("clusters.yaml")).unwrap().shadow_fields.columns.remove(0);
+    assert_eq!((&*column.type_, column.priority, &*column.value.path), ("string", 0, ".spec.version"));
+    assert!(column.value.kinds[0].matches("example.com", "Redis") && !column.value.kinds[0].matches("", "Redis"));
+    assert!(column.value.kinds[1].matches("apps", "Deployment"));
 }
 
 #[test]

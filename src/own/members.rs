@@ -11,7 +11,10 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     member::Member,
-    own::{GROUP, VERSION},
+    own::{
+        GROUP, VERSION,
+        counts::{Counts, held},
+    },
     stores::Stores,
 };
 use kubefold_apiserver::{
@@ -21,7 +24,6 @@ use kubefold_apiserver::{
 };
 use kubefold_wire::{
     access::{items, text},
-    resource::Gvr,
     status::Status,
 };
 
@@ -72,10 +74,10 @@ struct MemberStatus {
     /// The UID of its namespace kube-system, which says which cluster it is.
     #[serde(default, rename = "clusterUID", skip_serializing_if = "String::is_empty")]
     cluster_uid: String,
-    /// Its nodes, if kubefold follows them.
+    /// Its nodes, as it said last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     nodes: Option<usize>,
-    /// Its pods, if kubefold follows them.
+    /// Its pods, as it said last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pods: Option<usize>,
     /// How long the kind that is furthest behind has not been followed, such as 12s; 0s: all are current.
@@ -106,6 +108,7 @@ pub struct Members {
     registry: Registry,
     kind: Arc<Kind>,
     counted: BTreeMap<String, Instant>,
+    counts: Arc<Counts>,
 }
 
 impl Members {
@@ -133,13 +136,24 @@ impl Members {
     /// Keeps the objects as the members are, until cancelled.
     pub async fn follow(stores: Arc<Stores>, registry: Registry) {
         let Some(kind) = registry.kind(GROUP, KIND) else { return };
-        let mut members = Self { stores, registry, kind, counted: BTreeMap::new() };
-        loop {
-            if let Err(status) = members.look().await {
-                tracing::warn!(error = status.message, "members are not written down as objects");
+        let counts = Arc::new(Counts::default());
+        let of_stores = Arc::clone(&stores);
+        let mut members = Self { stores, registry, kind, counted: BTreeMap::new(), counts: Arc::clone(&counts) };
+        let looking = async {
+            loop {
+                if let Err(status) = members.look().await {
+                    tracing::warn!(error = status.message, "members are not written down as objects");
+                }
+                sleep(LOOK_EVERY).await;
             }
-            sleep(LOOK_EVERY).await;
-        }
+        };
+        let counting = async {
+            loop {
+                counts.ask(&of_stores).await;
+                sleep(LOOK_EVERY).await;
+            }
+        };
+        tokio::join!(looking, counting);
     }
 
     /// Writes down what has changed.
@@ -225,13 +239,9 @@ impl Members {
         }
     }
 
-    /// How many objects of a kind a member has, if kubefold follows them.
+    /// How many objects of a kind a member has, if anybody knows.
     fn count(&self, resource: &str, member: &Member) -> Option<usize> {
-        let running = self.stores.peek(&Gvr::new("", "v1", resource))?;
-        if !running.store.is_filled(member.name()) {
-            return None;
-        }
-        Some(running.store.held_by_member().get(member.name()).map_or(0, |held| held.objects))
+        held(&self.stores, resource, member).or_else(|| self.counts.of(resource, member))
     }
 }
 

@@ -4,6 +4,7 @@
 //! groups to [`OwnObjects`], and the catalog has its kinds beside those of members. May name: `access`, `stores`, `respond`, and what
 //! is below them.
 
+mod counts;
 mod fleet;
 mod members;
 mod policies;

@@ -513,13 +513,7 @@ fn default_strategy(subject: &Subject<'_>) -> Strategy {
 }
 
 fn matches(rule: &Match, subject: &Subject<'_>) -> bool {
-    let kind = |pattern: &KindPattern| {
-        let group = match &pattern.group {
-            Some(group) => **group == *subject.gvk.group,
-            None => is_built_in(&subject.gvk.group),
-        };
-        group && *pattern.kind == *subject.gvk.kind
-    };
+    let kind = |pattern: &KindPattern| pattern.matches(&subject.gvk.group, &subject.gvk.kind);
     let namespace = |pattern: &String| match pattern.strip_suffix('*') {
         Some(prefix) => !subject.namespace.is_empty() && subject.namespace.starts_with(prefix),
         None => subject.namespace == pattern,

@@ -57,6 +57,7 @@ fn config_of(members: Vec<MemberConfig>) -> Config {
         client_authorities: Vec::new(),
         aliases: Vec::new(),
         collections: Vec::new(),
+        shadow_fields: Default::default(),
         own: Default::default(),
         aggregation: None,
     }

@@ -80,7 +80,12 @@ impl JsonPath {
             return serde_json::from_str(at).ok();
         }
         let whole = whole.get_or_insert_with(|| serde_json::from_str(json).unwrap_or_default());
-        walk(vec![whole], &self.nodes).ok()?.first().map(|found| (*found).clone())
+        self.first_in(whole).cloned()
+    }
+
+    /// The first value that it leads to in an object that is read already.
+    pub fn first_in<'v>(&'v self, whole: &'v Value) -> Option<&'v Value> {
+        walk(vec![whole], &self.nodes).ok()?.first().copied()
     }
 }
 

@@ -20,6 +20,7 @@ pub(super) fn fleet(members: Vec<MemberConfig>) -> Config {
         client_authorities: Vec::new(),
         aliases: Vec::new(),
         collections: Vec::new(),
+        shadow_fields: Default::default(),
         own: Default::default(),
         aggregation: None,
     }

@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Shadow,
+    Kept, Shadow,
+    fields::Item,
     object::{Reference, as_item, list, set_list, states},
     phase::{self, Phase},
     world::{Place, Seen},
@@ -16,7 +17,7 @@ use crate::access::MASTERS;
 use kubefold_apiserver::kinds::{Composed, Reading};
 use kubefold_serving::caller::Caller;
 use kubefold_wire::{
-    access::{number, text},
+    access::{items, number, text},
     status::Status,
 };
 
@@ -28,6 +29,17 @@ struct Look {
     shown: Value,
     /// Absent where nobody has looked.
     state: Option<Value>,
+    /// What the caller sees.
+    seen: Seen,
+    /// What kubefold sees, where that is not the same.
+    own: Option<Seen>,
+}
+
+impl Look {
+    /// The item as kubefold sees it.
+    fn own_item<'a>(&'a self, reference: &'a Reference) -> Item<'a> {
+        Item { reference, seen: self.own.as_ref().unwrap_or(&self.seen) }
+    }
 }
 
 impl Shadow {
@@ -41,13 +53,27 @@ impl Shadow {
         let looks = join_all(looks).await;
         let mut shown = stored.clone();
         let mut new = None;
+        let fields = self.fields.load();
         if reading == Reading::Live {
-            let states: Vec<Value> = looks.iter().filter_map(|look| look.state.clone()).collect();
+            let mut states: Vec<Value> = looks.iter().filter_map(|look| look.state.clone()).collect();
             let mut changed = stored.clone();
-            set_status(&mut changed, states);
+            let kept = self.kept(&stored);
+            if let Some((Kept { why, .. }, state)) =
+                kept.as_ref().and_then(|kept| Some((kept, states.get_mut(kept.at)?)))
+            {
+                state["phase"] = Phase::Failed.name().into();
+                state["message"] = format!("kubefold cannot delete it: {why}").into();
+            }
+            set_status(&mut changed, states, kept.as_ref());
+            let own: Vec<Item<'_>> =
+                references.iter().zip(&looks).map(|(reference, look)| look.own_item(reference)).collect();
+            fields.note(&mut changed, &own);
             shown.clone_from(&changed);
             new = Some(changed).filter(|changed| *changed != stored);
         }
+        let items: Vec<Item<'_>> =
+            references.iter().zip(&looks).map(|(reference, look)| Item { reference, seen: &look.seen }).collect();
+        fields.show(&mut shown, &items);
         set_list(&mut shown, looks.into_iter().map(|look| look.shown).collect());
         hide_digests(&mut shown);
         Ok(Composed { shown, stored: new })
@@ -57,7 +83,8 @@ impl Shadow {
         let is_itself = self.is_itself(caller);
         let Some(place) = self.place(reference).await else {
             let seen = self.world().of_no_kind(reference);
-            return Look { shown: reference.item(), state: Some(state_of(reference, &seen, &state)) };
+            let state = Some(state_of(reference, &seen, &state));
+            return Look { shown: reference.item(), state, seen, own: None };
         };
         if reading == Reading::Known {
             let seen = if is_itself || caller.is_in(MASTERS) {
@@ -65,15 +92,27 @@ impl Shadow {
             } else {
                 self.asked(caller, &place, true).await
             };
-            return Look { shown: shown(reference, &seen, &state), state: None };
+            return Look {
+                shown: shown(reference, &seen, &state),
+                state: None,
+                seen: its_own(seen, &state),
+                own: None,
+            };
         }
-        if is_itself {
-            let seen = self.world().kept(&place).await;
-            return Look { shown: shown(reference, &seen, &state), state: Some(state_of(reference, &seen, &state)) };
+        let (seen, own) = if is_itself {
+            (self.world().kept(&place).await, None)
+        } else {
+            let seen = self.asked(caller, &place, false).await;
+            let own = if caller.is_in(MASTERS) { None } else { Some(self.world().kept(&place).await) };
+            (seen, own)
+        };
+        let now = state_of(reference, own.as_ref().unwrap_or(&seen), &state);
+        Look {
+            shown: shown(reference, &seen, &state),
+            seen: its_own(seen, &state),
+            own: own.map(|own| its_own(own, &state)),
+            state: Some(now),
         }
-        let seen = self.asked(caller, &place, false).await;
-        let own = if caller.is_in(MASTERS) { seen.clone() } else { self.world().kept(&place).await };
-        Look { shown: shown(reference, &seen, &state), state: Some(state_of(reference, &own, &state)) }
     }
 
     /// What the fleet tells somebody.
@@ -91,6 +130,14 @@ impl Shadow {
 fn is_other(object: &Value, state: &Value) -> bool {
     let uid = text(state, "/uid");
     !uid.is_empty() && uid != text(object, "/metadata/uid")
+}
+
+/// What is seen of an item where another object may have its name.
+fn its_own(seen: Seen, state: &Value) -> Seen {
+    match seen {
+        Seen::There(object) if is_other(&object, state) => Seen::Absent,
+        seen => seen,
+    }
 }
 
 fn shown(reference: &Reference, seen: &Seen, state: &Value) -> Value {
@@ -151,42 +198,58 @@ fn digest(object: &Value) -> String {
     let mut item = as_item(object.clone());
     // A get and a watch do not write the fields in one order.
     item.sort_all_objects();
-    let digest = Sha256::digest(item.to_string());
+    digest_of(&item)
+}
+
+/// What tells two values apart.
+pub(super) fn digest_of(value: &Value) -> String {
+    let digest = Sha256::digest(value.to_string());
     digest.iter().take(DIGEST_BYTES).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Writes what the states of all items come to.
-pub(super) fn set_status(shadow: &mut Value, states: Vec<Value>) {
+/// Writes what the states of all items come to, and which of them is still there where all are to go.
+fn set_status(shadow: &mut Value, states: Vec<Value>, kept: Option<&Kept>) {
     let phases: Vec<Phase> = states.iter().map(|state| Phase::named(text(state, "/phase"))).collect();
     let ready = phases.iter().filter(|phase| **phase == Phase::Ready).count();
     let worst = phases.iter().max().copied().unwrap_or(Phase::Ready);
-    let generation = number(shadow, "/metadata/generation");
-    let before = shadow.pointer("/status/conditions/0").cloned().unwrap_or_default();
     let value = match worst {
         Phase::Ready => "True",
         Phase::Unknown => "Unknown",
         _ => "False",
     };
-    let since = match text(&before, "/lastTransitionTime") {
-        since if !since.is_empty() && text(&before, "/status") == value => since.to_owned(),
-        _ => Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-    };
+    let about = |state: &Value| format!("{}: {}", Reference::of_state(state), text(state, "/message"));
     let blamed = states.iter().zip(&phases).filter(|(_, phase)| **phase == worst && worst != Phase::Ready);
-    let told: Vec<String> =
-        blamed.map(|(state, _)| format!("{}: {}", Reference::of_state(state), text(state, "/message"))).collect();
-    let mut condition = json!({
-        "type": "Ready", "status": value, "reason": worst.name(), "message": told.join("; "), "lastTransitionTime": since,
-    });
+    let told: Vec<String> = blamed.map(|(state, _)| about(state)).collect();
+    let mut conditions = vec![condition(shadow, "Ready", value, worst.name(), &told.join("; "))];
+    if let Some(state) = kept.and_then(|kept| states.get(kept.at)) {
+        conditions.push(condition(shadow, "ItemsDeleted", "False", "Refused", &about(state)));
+    }
     let mut status = shadow.get("status").and_then(Value::as_object).cloned().unwrap_or_default();
-    if let (Some(generation), Some(fields)) = (generation, condition.as_object_mut()) {
-        fields.insert("observedGeneration".to_owned(), generation.into());
+    if let Some(generation) = number(shadow, "/metadata/generation") {
         status.insert("observedGeneration".to_owned(), generation.into());
     }
     status.insert("phase".to_owned(), worst.name().into());
     status.insert("ready".to_owned(), format!("{ready}/{}", phases.len()).into());
     status.insert("items".to_owned(), Value::Array(states));
-    status.insert("conditions".to_owned(), json!([condition]));
+    status.insert("conditions".to_owned(), conditions.into());
     put_status(shadow, status);
+}
+
+/// A condition, which has been so since it was so in the stored status.
+fn condition(shadow: &Value, of: &str, value: &str, reason: &str, message: &str) -> Value {
+    let before = items(shadow, "/status/conditions").iter().find(|condition| text(condition, "/type") == of);
+    let since = before.filter(|before| text(before, "/status") == value);
+    let since = match since.map(|before| text(before, "/lastTransitionTime")) {
+        Some(since) if !since.is_empty() => since.to_owned(),
+        _ => Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+    };
+    let mut condition = json!({
+        "type": of, "status": value, "reason": reason, "message": message, "lastTransitionTime": since,
+    });
+    if let (Some(generation), Some(fields)) = (number(shadow, "/metadata/generation"), condition.as_object_mut()) {
+        fields.insert("observedGeneration".to_owned(), generation.into());
+    }
+    condition
 }
 
 /// Says which generation an object is, and its status about it.

@@ -14,7 +14,7 @@ use tokio::{task::JoinSet, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    FINALIZER, KIND, Shadow,
+    FINALIZER, KIND, Kept, Shadow,
     calls::By,
     object::{Reference, list, states},
     pending::{Name, Pending},
@@ -106,6 +106,7 @@ impl Follower {
                 undo::run(&follower.shadow, &follower.registry, &follower.kind),
                 follower.refresh(),
                 follower.namespaces(),
+                follower.fields(),
                 follower.objects()
             );
         };
@@ -220,6 +221,15 @@ impl Follower {
         }
     }
 
+    /// Marks all when they are to have other columns or labels.
+    async fn fields(&self) {
+        loop {
+            self.shadow.configured.notified().await;
+            let all: Vec<Name> = self.items.lock().of.keys().cloned().collect();
+            all.iter().for_each(|name| self.mark(name));
+        }
+    }
+
     /// Follows one kind of items.
     async fn kind(&self, gvr: &Gvr) {
         loop {
@@ -245,11 +255,15 @@ impl Follower {
     }
 
     /// Takes the items of a deleted ShadowResource away, the last one first, and then lets it go.
-    async fn end(&self, (namespace, name): &Name) {
+    async fn end(&self, whole: &Name) {
+        let (namespace, name) = whole;
         loop {
             let there = match self.registry.get(&self.kind, namespace, name).await {
                 Ok(object) => object.value(),
-                Err(status) if status.code == http::StatusCode::NOT_FOUND => return,
+                Err(status) if status.code == http::StatusCode::NOT_FOUND => {
+                    self.shadow.set_kept(whole, None);
+                    return;
+                }
                 Err(_) => {
                     sleep(RETRY_AFTER).await;
                     continue;
@@ -259,7 +273,7 @@ impl Follower {
                 return;
             }
             let how = text(&there, "/status/deletion");
-            let is_gone = how == "Orphan" || self.end_items(&there, how).await;
+            let is_gone = how == "Orphan" || self.end_items(whole, &there, how).await;
             if is_gone && self.let_go(namespace, name).await {
                 return;
             }
@@ -267,44 +281,61 @@ impl Follower {
         }
     }
 
-    /// Says whether all are gone.
-    async fn end_items(&self, shadow: &Value, how: &str) -> bool {
+    /// Says whether all are gone. What keeps one is in the status of the ShadowResource from then on.
+    async fn end_items(&self, name: &Name, shadow: &Value, how: &str) -> bool {
         for (at, item) in list(shadow).iter().enumerate().rev() {
             let reference = Reference::of(item);
             let uid = states(shadow).get(at).map(|state| text(state, "/uid").to_owned()).unwrap_or_default();
-            let Some(place) = self.shadow.place(&reference).await else {
-                match self.shadow.world().of_no_kind(&reference) {
+            let ended = match self.shadow.place(&reference).await {
+                Some(place) => self.end_item(&place, &uid, how).await,
+                None => match self.shadow.world().of_no_kind(&reference) {
                     // Of a kind that nobody serves there is nothing.
-                    Seen::Absent => continue,
-                    _ => return false,
-                }
+                    Seen::Absent => Ended::Gone,
+                    Seen::Unknown(why) => Ended::Kept(why),
+                    Seen::There(_) | Seen::Hidden => Ended::Kept("nobody can say what it is".to_owned()),
+                },
             };
-            if !self.end_item(&place, &uid, how).await {
+            if let Ended::Kept(why) = ended {
+                tracing::info!(item = %reference, why, "an item of a deleted ShadowResource cannot be deleted yet");
+                self.tell_kept(name, Some(Kept { at, why })).await;
                 return false;
             }
         }
+        self.tell_kept(name, None).await;
         true
     }
 
-    async fn end_item(&self, place: &Place, uid: &str, how: &str) -> bool {
+    /// Has the status say what keeps a ShadowResource that is deleted.
+    async fn tell_kept(&self, name: &Name, kept: Option<Kept>) {
+        if self.shadow.set_kept(name, kept) {
+            // A look writes down what has changed.
+            drop(self.registry.get(&self.kind, &name.0, &name.1).await);
+        }
+    }
+
+    async fn end_item(&self, place: &Place, uid: &str, how: &str) -> Ended {
         let itself = Shadow::itself();
         let how = if how.is_empty() { "Background" } else { how };
         let is_it = |object: &Value| uid.is_empty() || text(object, "/metadata/uid") == uid;
-        match self.shadow.asked(&itself, place, false).await {
-            Seen::There(object) if is_it(&object) => {}
-            Seen::There(_) | Seen::Absent => return true,
-            Seen::Hidden | Seen::Unknown(_) => return false,
+        let is_gone = async || match self.shadow.calls.get(&itself, place, false).await {
+            Ok(Some(reply)) => Ok(!is_it(&reply.object)),
+            Ok(None) => Ok(true),
+            Err(status) => Err(status.message),
+        };
+        match is_gone().await {
+            Ok(false) => {}
+            Ok(true) => return Ended::Gone,
+            Err(why) => return Ended::Kept(why),
         }
         if let Err(status) = self.shadow.calls.delete(By::doing(&itself), place, uid, how).await {
-            tracing::info!(object = %place.key(), resource = %place.gvr.qualified(), error = status.message, "an item of a deleted ShadowResource cannot be deleted yet");
-            return false;
+            return Ended::Kept(status.message);
         }
         let mut wait = LOOK_EVERY;
         loop {
-            match self.shadow.asked(&itself, place, false).await {
-                Seen::There(object) if is_it(&object) => {}
-                Seen::There(_) | Seen::Absent => return true,
-                Seen::Hidden | Seen::Unknown(_) => return false,
+            match is_gone().await {
+                Ok(false) => {}
+                Ok(true) => return Ended::Gone,
+                Err(why) => return Ended::Kept(why),
             }
             sleep(wait).await;
             wait = (wait * 2).min(LOOK_EVERY_MAX);
@@ -325,6 +356,13 @@ impl Follower {
             Err(status) => status.code == http::StatusCode::NOT_FOUND,
         }
     }
+}
+
+/// What has become of an item that is to be deleted.
+enum Ended {
+    Gone,
+    /// Why it is still there.
+    Kept(String),
 }
 
 /// What runs besides: one for each kind of items, one for each ShadowResource that ends.

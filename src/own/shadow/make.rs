@@ -8,6 +8,7 @@ use super::{
     Shadow,
     calls::{By, Refusal, Reply},
     compose::set_generation,
+    fields::carry_over,
     journal::Note,
     object::{MADE_BY, Reference, as_item, is_applied_by_kubectl, list, set_list, states, without_bodies},
     plan::{Change, Step, Way, defines, holds},
@@ -35,8 +36,7 @@ struct Work<'a> {
 #[derive(Clone, Copy)]
 struct Before<'a> {
     shown: &'a Value,
-    /// As stored.
-    states: &'a [Value],
+    stored: &'a Value,
 }
 
 /// A write that was noted. What is dropped half-way is looked at again.
@@ -103,7 +103,7 @@ impl Shadow {
         let is_nothing = work.steps.iter().all(|step| matches!(step.change, Change::Keep));
         let replies =
             if is_nothing { vec![None; work.steps.len()] } else { self.carry_out(&work, &new, &mut warnings).await? };
-        let before = Before { shown: old, states: states(&stored) };
+        let before = Before { shown: old, stored: &stored };
         self.carried(author.caller, new, &work.steps, &replies, warnings, Some(before)).await
     }
 
@@ -117,7 +117,7 @@ impl Shadow {
         warnings: Vec<String>,
         before: Option<Before<'_>>,
     ) -> Result<Carried, Status> {
-        let known_states = before.map_or(&[][..], |before| before.states);
+        let known_states = before.map_or(&[][..], |before| states(before.stored));
         let kept = steps.iter().zip(replies).filter(|(step, _)| !matches!(step.change, Change::Remove { .. }));
         let (mut references, mut states) = (Vec::new(), Vec::new());
         for (step, reply) in kept {
@@ -135,6 +135,7 @@ impl Shadow {
             let status = fields.entry("status").or_insert_with(|| json!({}));
             status["items"] = Value::Array(states);
         }
+        carry_over(&mut object, before.map(|before| before.stored));
         let raised = number(&object, "/metadata/generation");
         if let Some(before) = before {
             set_generation(&mut object, number(before.shown, "/metadata/generation"));

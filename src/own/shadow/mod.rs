@@ -5,6 +5,7 @@
 //!
 //! - `object`: the kind, and what of its JSON is read and written
 //! - `compose`: what is shown
+//! - `fields`: columns and labels by configuration
 //! - `plan`: which items a write makes, changes and removes, and how
 //! - `make`: creates and updates: dry run, note, make, undo
 //! - `journal`: what is noted before items are made
@@ -16,6 +17,7 @@
 
 mod calls;
 mod compose;
+mod fields;
 mod follow;
 mod journal;
 mod make;
@@ -28,27 +30,36 @@ mod tests;
 mod undo;
 mod world;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
+use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::Value;
+use tokio::sync::Notify;
 
 pub use self::follow::Follower;
 pub use self::object::{FINALIZER, KIND, PLURAL, ShadowResource};
 use self::{
     calls::Calls,
+    fields::Fields,
     journal::{Journal, Note},
     object::Reference,
-    pending::Pending,
+    pending::{Name, Pending},
     world::{Place, Served, World},
 };
-use crate::{config::Alias, own::FleetLink, stores::Stores};
+use crate::{
+    config::{Alias, ShadowFields},
+    own::FleetLink,
+    stores::Stores,
+};
 use kubefold_apiserver::{
     kinds::{Author, Carried, Compose, Composed, Propagation, Reading},
     storage::Storage,
     typed::TypedKind,
 };
 use kubefold_serving::caller::Caller;
+use kubefold_table::Printer;
 use kubefold_wire::{access::text, resource::Gvr, status::Status};
 
 /// As whom kubefold itself asks the fleet.
@@ -66,6 +77,19 @@ pub struct Inner {
     journal: Journal,
     /// Writes that are to be undone later.
     again: Pending<Note>,
+    /// Of those that are being deleted: the item that is still there.
+    kept: Mutex<BTreeMap<Name, Kept>>,
+    fields: ArcSwap<Fields>,
+    /// Other fields are configured: every ShadowResource is to be looked at.
+    configured: Notify,
+}
+
+/// An item that kubefold cannot delete, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Kept {
+    /// Which item.
+    at: usize,
+    why: String,
 }
 
 impl std::ops::Deref for Shadow {
@@ -83,7 +107,22 @@ impl Shadow {
     }
 
     fn over(world: Arc<dyn World>, storage: Arc<dyn Storage>) -> Self {
-        Self(Arc::new(Inner { calls: Calls(world), journal: Journal(storage), again: Pending::default() }))
+        Self(Arc::new(Inner {
+            calls: Calls(world),
+            journal: Journal(storage),
+            again: Pending::default(),
+            kept: Mutex::default(),
+            fields: ArcSwap::default(),
+            configured: Notify::new(),
+        }))
+    }
+
+    /// Has ShadowResources show these columns and labels from here on.
+    pub fn configure(&self, fields: &ShadowFields) {
+        if !self.fields.load().are(fields) {
+            self.fields.store(Arc::new(Fields::of(fields)));
+            self.configured.notify_one();
+        }
     }
 
     /// The kind that is served, under these further groups and versions, too.
@@ -96,6 +135,22 @@ impl Shadow {
     fn look_again(&self, note: Note) {
         // Where nobody follows any more, the next process does.
         self.again.add((note.namespace.clone(), note.name.clone()), note);
+    }
+
+    /// Sets what keeps one that is being deleted. Says whether that is news.
+    fn set_kept(&self, name: &Name, kept: Option<Kept>) -> bool {
+        let mut all = self.kept.lock();
+        let before = match &kept {
+            Some(kept) => all.insert(name.clone(), kept.clone()),
+            None => all.remove(name),
+        };
+        before != kept
+    }
+
+    /// What keeps one that is being deleted.
+    fn kept(&self, shadow: &Value) -> Option<Kept> {
+        let [namespace, name] = ["/metadata/namespace", "/metadata/name"].map(|at| text(shadow, at).to_owned());
+        self.kept.lock().get(&(namespace, name)).cloned()
     }
 
     fn is_itself(&self, caller: &Caller) -> bool {
@@ -153,6 +208,10 @@ impl Compose for Shadow {
         propagation: Option<Propagation>,
     ) -> BoxFuture<'a, Result<Value, Status>> {
         Box::pin(self.deleted(author, stored, propagation))
+    }
+
+    fn printer(&self) -> Option<Printer> {
+        self.fields.load().printer()
     }
 
     fn settle<'a>(&'a self, carried: &'a Carried, is_stored: bool) -> BoxFuture<'a, ()> {

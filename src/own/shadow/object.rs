@@ -27,6 +27,12 @@ pub(super) const MADE_BY: &str = "shadow.kubefold.io/uid";
 pub(super) const ADOPT: &str = "shadow.kubefold.io/adopt";
 /// What kubectl notes of a manifest that it has applied.
 pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// Its columns: name, type, path. The last one is the age.
+pub(super) const COLUMNS: [[&str; 3]; 3] = [
+    ["Ready", "string", ".status.ready"],
+    ["Status", "string", ".status.phase"],
+    ["Age", "date", ".metadata.creationTimestamp"],
+];
 /// Items of one ShadowResource.
 const ITEMS_MAX: usize = 100;
 /// Bytes of their JSON. A kube-apiserver takes as much in one object.
@@ -51,12 +57,10 @@ struct Spec {
 ///
 /// Errors: never, since its schema is here.
 pub(super) fn kind() -> TypedKind<ShadowResource> {
-    Kind::of::<ShadowResource>(GROUP, VERSION, KIND)
-        .schema_value(schema())
-        .short_name("shadow")
-        .column("Ready", "string", ".status.ready")
-        .column("Status", "string", ".status.phase")
-        .column("Age", "date", ".metadata.creationTimestamp")
+    let kind = Kind::of::<ShadowResource>(GROUP, VERSION, KIND).schema_value(schema()).short_name("shadow");
+    COLUMNS
+        .into_iter()
+        .fold(kind, |kind, [name, type_, path]| kind.column(name, type_, path))
         .finalizer(FINALIZER)
         .validate(|shadow, _| faults(&shadow.spec.flow_list))
 }
@@ -87,6 +91,11 @@ fn schema() -> Value {
                     "phase": word("The worst phase of its items."),
                     "ready": word("How many items are ready, of how many."),
                     "items": {"type": "array", "description": "One for each item.", "items": state_schema()},
+                    "columns": {
+                        "type": "array",
+                        "description": "What the columns of the configuration show, as far as the caller may read it.",
+                        "items": column_schema(),
+                    },
                     "conditions": {
                         "type": "array",
                         "x-kubernetes-list-type": "map",
@@ -138,14 +147,22 @@ fn state_schema() -> Value {
     })
 }
 
+fn column_schema() -> Value {
+    json!({
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": true,
+        "properties": {"name": word("What stands above the column.")},
+    })
+}
+
 fn condition_schema() -> Value {
     json!({
         "type": "object",
         "required": ["type", "status", "reason", "lastTransitionTime"],
         "properties": {
-            "type": word("Ready."),
+            "type": word("Ready. ItemsDeleted, where a deletion cannot go on."),
             "status": word("True, False or Unknown."),
-            "reason": word("The phase of the items that decide."),
+            "reason": word("The phase of the items that decide, or Refused."),
             "message": word("Which items these are."),
             "lastTransitionTime": {"type": "string", "format": "date-time", "description": "When the status changed last."},
             "observedGeneration": {"type": "integer", "format": "int64", "description": "The generation that it is about."},

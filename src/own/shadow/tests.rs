@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicUsize, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
 };
 
 use futures::{FutureExt, future::BoxFuture};
@@ -27,12 +27,19 @@ use kubefold_apiserver::{
     server::Running,
     storage::{Memory, Storage},
 };
+use kubefold_serving::caller::Caller;
 use kubefold_wire::{
     access::text,
     body::{Body, full},
     resource::Gvr,
     status::Status,
 };
+
+mod fields;
+mod kept;
+
+/// A user who may not read Secrets.
+const BLIND: &str = "jane";
 
 /// What happens to one request for a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,12 +58,19 @@ struct Fleet {
     /// Which change fails, and how.
     fault: Mutex<Option<(usize, Fault)>>,
     changes: AtomicUsize,
+    /// Nobody may ask as kubefold itself.
+    refuses_kubefold: AtomicBool,
 }
 
 impl Fleet {
     async fn new() -> Arc<Self> {
         let running = Server::new().built_in(BuiltIn::All).start().await.unwrap();
-        Arc::new(Self { running, fault: Mutex::default(), changes: AtomicUsize::new(0) })
+        Arc::new(Self {
+            running,
+            fault: Mutex::default(),
+            changes: AtomicUsize::new(0),
+            refuses_kubefold: AtomicBool::new(false),
+        })
     }
 
     fn registry(&self) -> &Registry {
@@ -84,10 +98,25 @@ impl Fleet {
     }
 }
 
+fn forbidden(why: &str) -> Response<Body> {
+    let status = json!({"kind": "Status", "message": why, "reason": "Forbidden"});
+    let mut response = Response::new(full(status.to_string()));
+    *response.status_mut() = StatusCode::FORBIDDEN;
+    response
+}
+
 impl World for Fleet {
     fn answer(&self, request: Request<Body>) -> BoxFuture<'_, Option<Response<Body>>> {
         Box::pin(async move {
             let (parts, body) = request.into_parts();
+            let is_kubefold = parts.extensions.get::<Caller>().is_some_and(|caller| caller.user == super::ITSELF);
+            if is_kubefold && self.refuses_kubefold.load(Relaxed) {
+                return Some(forbidden("groups \"system:masters\" is forbidden (member east)"));
+            }
+            let is_blind = parts.extensions.get::<Caller>().is_some_and(|caller| caller.user == BLIND);
+            if is_blind && parts.uri.path().contains("/secrets/") {
+                return Some(forbidden("secrets is forbidden"));
+            }
             let body = body.collect().await.unwrap().to_bytes();
             let is_dry_run = parts.uri.query().unwrap_or_default().contains("dryRun")
                 || (parts.method == Method::DELETE && String::from_utf8_lossy(&body).contains("dryRun"));
@@ -102,10 +131,7 @@ impl World for Fleet {
                 response
             };
             if fault == Some(Fault::Refused) {
-                let status = json!({"kind": "Status", "message": "quota exceeded", "reason": "Forbidden"});
-                let mut response = Response::new(full(status.to_string()));
-                *response.status_mut() = StatusCode::FORBIDDEN;
-                return Some(response);
+                return Some(forbidden("quota exceeded"));
             }
             let response = self.running.service().answer(request).await;
             match fault {

@@ -412,6 +412,7 @@ fn taints_of_members_repel_what_does_not_bear_them() {
         client_authorities: Vec::new(),
         aliases: Vec::new(),
         collections: Vec::new(),
+        shadow_fields: Default::default(),
         own: Default::default(),
         aggregation: None,
     };

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::{kinds::Propagation, schema::FieldValidation};
 use kubefold_serving::caller::Caller;
+use kubefold_table::Printer;
 use kubefold_wire::status::Status;
 
 /// How much is asked for an answer.
@@ -101,6 +102,11 @@ pub trait Compose: Send + Sync + 'static {
         stored: Value,
         propagation: Option<Propagation>,
     ) -> BoxFuture<'a, Result<Value, Status>>;
+
+    /// How objects are printed now, where that is another way than the kind's.
+    fn printer(&self) -> Option<Printer> {
+        None
+    }
 
     /// Told whether what a create or an update came to is stored. Where it is not, what they made is to go. Not told of dry runs.
     fn settle<'a>(&'a self, carried: &'a Carried, is_stored: bool) -> BoxFuture<'a, ()>;

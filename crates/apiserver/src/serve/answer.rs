@@ -28,7 +28,9 @@ impl ApiServer {
         is_list: bool,
     ) -> Result<Form, Status> {
         let include = query_value(asked.query, "includeObject").unwrap_or_default();
-        let printer = kind.strategy.printer().or_else(|| self.inner.settings.printers.printer(kind));
+        let composed = kind.composer.as_ref().and_then(|composer| composer.printer());
+        let printer =
+            composed.or_else(|| kind.strategy.printer()).or_else(|| self.inner.settings.printers.printer(kind));
         let now = Now(self.inner.registry.env().now().as_microsecond());
         Form::new(wanted.transform, kind, printer, &include, is_list, now)
     }
