@@ -24,7 +24,7 @@ use futures::future::join_all;
 use http::{HeaderMap, Response, StatusCode, header};
 use kubefold::{
     catalog::{FetchError, Fetcher, FleetCatalogue},
-    config::{Access, Config, Deadlines, MemberConfig, MemberName, Names, Weight},
+    config::{Access, Config, Deadlines, MemberConfig, MemberName, Weight},
     store::{FleetStore, Identities, KindSpec, LogLimits, Naming, Revisions, SLICE_ITEMS_MAX, Shared},
 };
 use kubefold_wire::resource::{Gvk, Gvr};
@@ -149,21 +149,7 @@ fn proofs(objects: usize) {
         deadlines: Deadlines::default(),
         in_flight_max: 1,
     };
-    let config = Config {
-        members: members.iter().map(member).collect(),
-        names: Names::Suffixed,
-        shared: Vec::new(),
-        policies: Vec::new(),
-        overrides: Vec::new(),
-        unmatched: Default::default(),
-        kinds: Vec::new(),
-        subjects: Vec::new(),
-        client_authorities: Vec::new(),
-        aliases: Vec::new(),
-        collections: Vec::new(),
-        aggregation: None,
-        own: Default::default(),
-    };
+    let config = Config::of(members.iter().map(member).collect());
     let shared = Shared {
         naming: Arc::new(Naming::new(&config)),
         identities: Arc::new(Identities::default()),

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use kubefold::{
-    config::{Config, MemberName, Names, SharedRule},
+    config::{Config, MemberName, SharedRule},
     store::{FleetStore, Identities, KindSpec, LogLimits, Naming, Revisions, SLICE_ITEMS_MAX, Shared},
 };
 use kubefold_wire::{
@@ -77,21 +77,7 @@ impl Fleet {
             name: None,
         };
         let rules = vec![rule("", "namespaces"), rule("apiextensions.k8s.io", "customresourcedefinitions")];
-        let config = Config {
-            members: Vec::new(),
-            names: Names::Suffixed,
-            shared: rules,
-            policies: Vec::new(),
-            overrides: Vec::new(),
-            unmatched: Default::default(),
-            kinds: Vec::new(),
-            subjects: Vec::new(),
-            client_authorities: Vec::new(),
-            aliases: Vec::new(),
-            collections: Vec::new(),
-            aggregation: None,
-            own: Default::default(),
-        };
+        let config = Config { shared: rules, ..Config::of(Vec::new()) };
         let shared = Shared {
             naming: Arc::new(Naming::new(&config)),
             identities: Arc::new(Identities::default()),

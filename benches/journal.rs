@@ -44,7 +44,7 @@ async fn main() {
                 for member in MEMBERS {
                     journal.step(entry.id, &MemberName::new(member).unwrap(), Step::Done { uid: None }).await;
                 }
-                journal.finish(entry.id).await;
+                journal.finish(entry.id);
             }
             longest
         }

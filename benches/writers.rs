@@ -18,7 +18,7 @@ use std::{
 };
 
 use kubefold::{
-    config::{Config, MemberName, Names},
+    config::{Config, MemberName},
     store::{
         FleetStore, Identities, Identity, KindSpec, LogLimits, Naming, Referent, Revisions, SLICE_ITEMS_MAX, Shared,
     },
@@ -48,21 +48,7 @@ struct Fleet {
 
 impl Fleet {
     fn new(pods: usize) -> Self {
-        let config = Config {
-            members: Vec::new(),
-            names: Names::Suffixed,
-            shared: Vec::new(),
-            policies: Vec::new(),
-            overrides: Vec::new(),
-            unmatched: Default::default(),
-            kinds: Vec::new(),
-            subjects: Vec::new(),
-            client_authorities: Vec::new(),
-            aliases: Vec::new(),
-            collections: Vec::new(),
-            aggregation: None,
-            own: Default::default(),
-        };
+        let config = Config::of(Vec::new());
         let shared = Shared {
             naming: Arc::new(Naming::new(&config)),
             identities: Arc::new(Identities::default()),

@@ -9,7 +9,7 @@ use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use kubefold::{
     access::{Access, Grant, Who},
-    config::{self, Config, Deadlines, MemberConfig, MemberName, Names, OwnRights, ServerAccess, Weight},
+    config::{self, Config, Deadlines, MemberConfig, MemberName, ServerAccess, Weight},
     member::{registry::Registry, review::Action},
     store::{Identities, LogLimits, Naming, Revisions, Shared},
     stores::Stores,
@@ -49,21 +49,7 @@ impl Known {
         }));
         let members: Vec<_> =
             (0..count).map(|at| member(&format!("m{at}"), &format!("http://{address}/m{at}"))).collect();
-        let config = Config {
-            members,
-            names: Names::Suffixed,
-            shared: Vec::new(),
-            policies: Vec::new(),
-            overrides: Vec::new(),
-            unmatched: Default::default(),
-            kinds: Vec::new(),
-            subjects: Vec::new(),
-            client_authorities: Vec::new(),
-            aliases: Vec::new(),
-            collections: Vec::new(),
-            aggregation: None,
-            own: OwnRights::default(),
-        };
+        let config = Config::of(members);
         let registry = Registry::new(tasks.clone(), cancel.clone());
         registry.apply(&config).unwrap();
         let shared = Shared {

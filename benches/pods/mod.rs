@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kubefold::{
-    config::{Config, MemberName, Names},
+    config::{Config, MemberName},
     store::{FleetStore, Identities, KindSpec, LogLimits, Naming, Revisions, SLICE_ITEMS_MAX, Shared},
 };
 use kubefold_wire::resource::{Gvk, Gvr};
@@ -23,21 +23,7 @@ impl Fleet {
     }
 
     pub(crate) fn store(&self) -> FleetStore {
-        let config = Config {
-            members: Vec::new(),
-            names: Names::Suffixed,
-            shared: Vec::new(),
-            policies: Vec::new(),
-            overrides: Vec::new(),
-            unmatched: Default::default(),
-            kinds: Vec::new(),
-            subjects: Vec::new(),
-            client_authorities: Vec::new(),
-            aliases: Vec::new(),
-            collections: Vec::new(),
-            aggregation: None,
-            own: Default::default(),
-        };
+        let config = Config::of(Vec::new());
         let shared = Shared {
             naming: Arc::new(Naming::new(&config)),
             identities: Arc::new(Identities::default()),

@@ -286,6 +286,28 @@ pub struct Config {
     pub aggregation: Option<Aggregation>,
 }
 
+impl Config {
+    /// These members and nothing else: no object is shared, and there is no policy.
+    pub fn of(members: Vec<MemberConfig>) -> Self {
+        Self {
+            members,
+            names: Names::Suffixed,
+            shared: Vec::new(),
+            policies: Vec::new(),
+            overrides: Vec::new(),
+            unmatched: Unmatched::default(),
+            kinds: Vec::new(),
+            subjects: Vec::new(),
+            client_authorities: Vec::new(),
+            own: OwnRights::default(),
+            aliases: Vec::new(),
+            collections: Vec::new(),
+            shadow_fields: ShadowFields::default(),
+            aggregation: None,
+        }
+    }
+}
+
 /// An authority of client certificates, and where those are somebody.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientAuthorityRule {

@@ -16,7 +16,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{Patience, Reading, Running, SILENT_MAX, Stores};
 use crate::{
     catalog::testdata::{EAST, FakeMember},
-    config::{Access, Config, Deadlines, MemberConfig, MemberName, Names, Weight},
+    config::{Access, Config, Deadlines, MemberConfig, MemberName, Weight},
     member::{Member, registry::Registry},
     store::{Identities, LogLimits, Naming, Revisions, Shared},
     view::Mode,
@@ -45,22 +45,7 @@ fn config(names: &[&str]) -> Config {
 }
 
 fn config_of(members: Vec<MemberConfig>) -> Config {
-    Config {
-        members,
-        names: Names::Suffixed,
-        shared: Vec::new(),
-        policies: Vec::new(),
-        overrides: Vec::new(),
-        unmatched: Default::default(),
-        kinds: Vec::new(),
-        subjects: Vec::new(),
-        client_authorities: Vec::new(),
-        aliases: Vec::new(),
-        collections: Vec::new(),
-        shadow_fields: Default::default(),
-        own: Default::default(),
-        aggregation: None,
-    }
+    Config::of(members)
 }
 
 /// Stores over members that nobody answers for.

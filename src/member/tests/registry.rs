@@ -1,29 +1,14 @@
 //! Health, identity and reloads, over whole registries.
 
 use super::*;
-use crate::config::{Config, Names};
+use crate::config::Config;
 
 pub(super) fn registry() -> Registry {
     Registry::new(TaskTracker::new(), CancellationToken::new())
 }
 
 pub(super) fn fleet(members: Vec<MemberConfig>) -> Config {
-    Config {
-        members,
-        names: Names::Suffixed,
-        shared: Vec::new(),
-        policies: Vec::new(),
-        overrides: Vec::new(),
-        unmatched: Default::default(),
-        kinds: Vec::new(),
-        subjects: Vec::new(),
-        client_authorities: Vec::new(),
-        aliases: Vec::new(),
-        collections: Vec::new(),
-        shadow_fields: Default::default(),
-        own: Default::default(),
-        aggregation: None,
-    }
+    Config::of(members)
 }
 
 pub(super) fn eager(mut config: MemberConfig) -> MemberConfig {

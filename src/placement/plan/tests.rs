@@ -400,22 +400,7 @@ fn a_revision_goes_wherever_its_owner_is() {
 
 #[test]
 fn taints_of_members_repel_what_does_not_bear_them() {
-    let config = crate::config::Config {
-        members: Vec::new(),
-        names: crate::config::Names::Suffixed,
-        shared: Vec::new(),
-        policies: Vec::new(),
-        overrides: Vec::new(),
-        unmatched: Default::default(),
-        kinds: Vec::new(),
-        subjects: Vec::new(),
-        client_authorities: Vec::new(),
-        aliases: Vec::new(),
-        collections: Vec::new(),
-        shadow_fields: Default::default(),
-        own: Default::default(),
-        aggregation: None,
-    };
+    let config = crate::config::Config::of(Vec::new());
     assert_eq!(Rules::new(&config), Rules::default());
     let taint = Taint { key: "gpu".into(), value: "a100".into(), effect: "NoSchedule".into() };
     let mut policy = Policy::plain(Strategy::Divide);
