@@ -54,6 +54,7 @@ mod read;
 mod restarts;
 mod rewrite;
 mod shadow;
+mod shadow_informer;
 mod shared_objects;
 mod sso;
 mod streams;
