@@ -67,6 +67,10 @@ impl Own {
         self.link.set(fleet);
         let registry = self.objects.registry().clone();
         tasks.spawn(Follower::run(self.shadow, Arc::clone(stores), registry.clone(), draining.clone()));
+        let counting = Arc::clone(&self.policies).count(registry.clone());
+        tasks.spawn(draining.clone().run_until_cancelled_owned(counting));
+        let going = self.policies.go_with_namespaces(registry.clone());
+        tasks.spawn(draining.clone().run_until_cancelled_owned(going));
         let members = Members::follow(Arc::clone(stores), registry);
         tasks.spawn(draining.clone().run_until_cancelled_owned(members));
     }

@@ -3,7 +3,7 @@
 use serde_saphyr::Spanned;
 
 use crate::config::{MemberConfig, MemberName, Problem, Weight};
-use kubefold_wire::names::is_dns_subdomain;
+use kubefold_wire::names::{is_dns_subdomain, qualified_name};
 
 const WEIGHT_MAX: u32 = 1_000_000;
 
@@ -28,6 +28,18 @@ pub(super) fn weight(raw: Option<&Spanned<i64>>) -> Checked<Weight> {
         Ok(weight) if weight <= WEIGHT_MAX => Ok(Weight(weight)),
         Ok(_) | Err(_) => fault(at, Problem::Weight { weight: at.value, max: WEIGHT_MAX }),
     }
+}
+
+/// The key of a label that is not kubefold's own.
+pub(super) fn label_key<V>(at: &Spanned<V>, key: &str) -> Checked<()> {
+    if !qualified_name(key).is_empty() {
+        return fault(at, Problem::LabelKey { key: key.to_owned() });
+    }
+    let prefix = key.split_once('/').map(|(prefix, _)| prefix);
+    if prefix.is_some_and(|prefix| prefix == "kubefold.io" || prefix.ends_with(".kubefold.io")) {
+        return fault(at, Problem::LabelReserved { key: key.to_owned() });
+    }
+    Ok(())
 }
 
 /// The member of a name.

@@ -11,7 +11,7 @@ use serde_saphyr::Spanned;
 use crate::config::{
     Access, AccountRule, ClientAuthorityRule, Config, ConfigError, Deadlines, MemberConfig, MemberName, Names,
     OwnRights, OwnSubjects, Problem, SharedRule, Unmatched, aggregation, aliases,
-    checked::{Checked, Fault, fault, known_member, weight},
+    checked::{Checked, Fault, fault, known_member, label_key, weight},
     collections, credentials, duration,
     error::{FileError, Whose},
     files::{Files, read_bounded},
@@ -20,7 +20,7 @@ use crate::config::{
     shadow, shared,
 };
 use crate::view::Mode;
-use kubefold_wire::names::{label_value, qualified_name};
+use kubefold_wire::names::label_value;
 
 /// A fleet larger than this wants to be two.
 const MEMBERS_MAX: usize = 256;
@@ -251,13 +251,7 @@ fn in_flight_max(raw: Option<&Spanned<i64>>) -> Checked<usize> {
 fn labels(raw: &BTreeMap<String, Spanned<String>>) -> Checked<BTreeMap<String, String>> {
     raw.iter()
         .map(|(key, at)| {
-            let prefix = key.split_once('/').map(|(prefix, _)| prefix);
-            if !qualified_name(key).is_empty() {
-                return fault(at, Problem::LabelKey { key: key.clone() });
-            }
-            if prefix.is_some_and(|prefix| prefix == "kubefold.io" || prefix.ends_with(".kubefold.io")) {
-                return fault(at, Problem::LabelReserved { key: key.clone() });
-            }
+            label_key(at, key)?;
             if !label_value(&at.value).is_empty() {
                 return fault(at, Problem::LabelValue { key: key.clone(), value: at.value.clone() });
             }

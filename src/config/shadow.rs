@@ -5,9 +5,9 @@ use serde_saphyr::Spanned;
 
 use crate::config::{
     KindPattern, PolicyProblem, Problem, ShadowProblem,
-    checked::{Checked, fault, kind_name},
+    checked::{Checked, fault, kind_name, label_key},
 };
-use kubefold_wire::{jsonpath::JsonPath, names::qualified_name};
+use kubefold_wire::jsonpath::JsonPath;
 
 /// More columns than this no terminal shows.
 const COLUMNS_MAX: usize = 32;
@@ -176,13 +176,7 @@ fn column(at: &Spanned<RawColumn>) -> Checked<ItemColumn> {
 
 fn label(at: &Spanned<RawLabel>) -> Checked<ItemLabel> {
     let RawLabel { key, path, kinds } = &at.value;
-    if !qualified_name(&key.value).is_empty() {
-        return fault(key, Problem::LabelKey { key: key.value.clone() });
-    }
-    let prefix = key.value.split_once('/').map(|(prefix, _)| prefix);
-    if prefix.is_some_and(|prefix| prefix == "kubefold.io" || prefix.ends_with(".kubefold.io")) {
-        return fault(key, Problem::LabelReserved { key: key.value.clone() });
-    }
+    label_key(key, &key.value)?;
     if let Some(secret) = kinds.iter().find(|kind| kind.value == "Secret") {
         return refuse(secret, ShadowProblem::LabelOfSecret);
     }

@@ -7,6 +7,7 @@
 mod counts;
 mod fleet;
 mod members;
+mod namespaces;
 mod policies;
 mod proxied;
 pub mod shadow;
@@ -17,6 +18,7 @@ use std::{
     sync::Arc,
 };
 
+use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, header, request::Parts};
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
@@ -139,6 +141,11 @@ impl OwnObjects {
         own.map(|(path, place)| (path.clone(), place.clone())).collect()
     }
 
+    /// The OpenAPI document of version 2 of its groups, in JSON. It is the same as long as the process lives.
+    pub async fn swagger(&self) -> Option<Bytes> {
+        read(&self.server, "/openapi/v2", None).await.ok()
+    }
+
     /// Says whether a document of OpenAPI, such as `apis/kubefold.io/v1alpha1`, is about one of its groups.
     pub fn owns_document(&self, path: &str) -> bool {
         let group = path.strip_prefix("apis/").and_then(|rest| rest.split('/').next());
@@ -183,7 +190,7 @@ async fn groups(server: &ApiServer) -> Result<Vec<Arc<Group>>, OwnStartError> {
     Ok(groups.into_iter().map(Arc::new).collect())
 }
 
-async fn read(server: &ApiServer, path: &'static str, accept: Option<&str>) -> Result<bytes::Bytes, BodyError> {
+async fn read(server: &ApiServer, path: &'static str, accept: Option<&str>) -> Result<Bytes, BodyError> {
     let mut request = Request::new(empty());
     *request.uri_mut() = http::Uri::from_static(path);
     if let Some(accept) = accept.and_then(|accept| HeaderValue::from_str(accept).ok()) {

@@ -327,6 +327,13 @@ impl Rules {
         Ok(policy)
     }
 
+    /// The name of the policy that holds for an object. `None`: its kind decides.
+    pub fn policy_of(&self, subject: &Subject<'_>) -> Option<&str> {
+        let named = subject.annotations.and_then(|map| text_of(map, POLICY_KEY));
+        let chosen = self.chosen(subject, named).ok()??;
+        Some(&chosen.name)
+    }
+
     /// The policy that the object names, or else the first that matches. Of several entries of one name the one that matches counts.
     fn chosen(&self, subject: &Subject<'_>, named: Option<String>) -> Result<Option<&PolicyConfig>, PolicyError> {
         let matching = |policy: &&PolicyConfig| policy.matches.as_ref().is_some_and(|rule| matches(rule, subject));

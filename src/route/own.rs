@@ -33,6 +33,14 @@ impl Router {
             Box::pin(drain(body)).await;
             return Err(status);
         }
+        let makes = matches!(info.verb.as_str(), "create" | "update" | "patch");
+        if makes
+            && Policies::are(gvr)
+            && let Err(status) = Box::pin(self.policies.has_namespace(&info.namespace)).await
+        {
+            Box::pin(drain(body)).await;
+            return Err(status);
+        }
         let mut parts = parts.clone();
         let is_of_many = matches!(info.verb.as_str(), "list" | "deletecollection");
         if is_of_many && self.access.empties_namespaces_of_host(who.caller) {

@@ -48,7 +48,7 @@ async fn churn(member: &Member, until: &CancellationToken) -> BTreeSet<String> {
 }
 
 /// Replays an informer's events: each key is added once before it is deleted, and what is left is what it holds.
-fn replay(informer: &Informer) -> BTreeMap<String, String> {
+pub(crate) fn replay(informer: &Informer) -> BTreeMap<String, String> {
     let mut held = BTreeMap::new();
     for event in informer.events() {
         let text = |field: &str| event[field].as_str().unwrap_or_default().to_owned();

@@ -57,6 +57,7 @@ mod restarts;
 mod rewrite;
 mod search;
 mod shadow;
+mod shadow_informer;
 mod shared_objects;
 mod sso;
 mod streams;

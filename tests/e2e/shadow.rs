@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use testbed::{
-    Kubefold, Member, MemberOptions, Testbed, eventually,
+    FleetFile, Kubefold, Member, MemberOptions, Testbed, eventually,
     samples::{deployment, namespace},
 };
 
@@ -55,6 +55,9 @@ async fn several_objects_under_one_name() {
     let fleet = Kubefold::before(bed.members()).await.for_namespace("store");
     made_read_changed_and_deleted(&fleet).await;
     applied_by_kubectl(&fleet).await;
+    columns_and_labels(&fleet, bed.members()).await;
+    a_member_refuses_kubefold(&bed["east"]).await;
+    policies_go_with_their_namespace(&fleet).await;
     wrong_input(&fleet).await;
     somebody_else(&fleet, [&bed["east"], &bed["west"]]).await;
     a_member_is_down(&fleet, &bed["west"]).await;
@@ -124,6 +127,129 @@ async fn applied_by_kubectl(fleet: &Kubefold) {
     let wal = std::fs::read(fleet.state_dir().join("own.db-wal")).unwrap_or_default();
     for file in [stored, wal] {
         assert!(!String::from_utf8_lossy(&file).contains("topsecret"), "bodies are the members' alone");
+    }
+}
+
+const FIELDS: &str = r#"
+shadowResources:
+  columns:
+  - {name: LETTER, path: .data.a, kinds: [ConfigMap]}
+  - {name: RUNNING, path: .status.readyReplicas, kinds: [Deployment], type: integer}
+  - {name: IMAGE, path: '.spec.template.spec.containers[0].image', priority: 1}
+  - {name: NOTHING, path: .data.nothing}
+  labels:
+  - {key: store.example.com/letter, path: .data.a, kinds: [ConfigMap]}
+"#;
+
+/// What the configuration says of items is in Tables and selectors, and no difference to whoever applies.
+async fn columns_and_labels(fleet: &Kubefold, members: &[Member]) {
+    let configured = members.iter().fold(FleetFile::default(), |file, member| file.member(member, 1)).settings(FIELDS);
+    fleet.configure(&configured);
+    let selected = |value: &str| format!("{SPACE}?labelSelector=store.example.com/letter={value}");
+    let count = async |value: &str| fleet.api().await.get(&selected(value)).await["items"].as_array().unwrap().len();
+    eventually(SOON, async || if count("1").await == 1 { Ok(()) } else { Err("the label is not there yet") }).await;
+    let words = async |args: &[&str]| -> Vec<Vec<String>> {
+        let table = fleet.kubectl(args).await;
+        table.ok().lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+    };
+    let [head, line] = words(&["get", "shadow", "app"]).await.try_into().unwrap();
+    assert_eq!(head, ["NAME", "READY", "STATUS", "LETTER", "RUNNING", "NOTHING", "AGE"]);
+    // What is not there is blank, as kubectl prints a column of a custom resource.
+    assert_eq!((line.len(), &line[3..5]), (6, &["1".to_owned(), "3".to_owned()][..]), "{line:?}");
+    let wide = words(&["get", "shadow", "app", "-o", "wide"]).await;
+    assert_eq!(wide[0][5..], ["IMAGE", "NOTHING", "AGE"]);
+    let labelled = words(&["get", "shadow", "-L", "store.example.com/letter", "--no-headers"]).await;
+    assert_eq!(labelled[0].last().unwrap(), "1");
+    let before = revision(fleet, "app").await;
+    let same = shadow("app", &[config("app", &json!({"a": "1"})), deployment("app", 3)]);
+    for way in ["apply", "diff", "apply"] {
+        given(fleet, &[way, "-f", "-"], &same).await.ok();
+        assert_eq!(revision(fleet, "app").await, before, "{way} of the same is no change");
+    }
+    // An item that changes has its object leave one selection and come into another; Tables tell the new value.
+    let api = fleet.api().await;
+    let mut left = api.watch(&format!("{}&watch=1&resourceVersion={before}", selected("1"))).await;
+    let mut came = api.watch(&format!("{}&watch=1&resourceVersion={before}", selected("2"))).await;
+    let accept = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    let mut table = api.watch_as(&format!("{SPACE}?watch=1&resourceVersion={before}"), accept).await;
+    fleet.kubectl(&["patch", "cm", "app", "-p", r#"{"data":{"a":"2"}}"#]).await.ok();
+    let [left, came] = [left.next(SOON).await.unwrap(), came.next(SOON).await.unwrap()];
+    assert_eq!((&left["type"], &came["type"]), (&json!("DELETED"), &json!("ADDED")), "{left}\n{came}");
+    let row = table.next(SOON).await.unwrap();
+    assert_eq!((&row["type"], &row["object"]["rows"][0]["cells"][3]), (&json!("MODIFIED"), &json!("2")), "{row}");
+    assert_eq!((count("1").await, count("2").await), (0, 1));
+    fleet.configure(&members.iter().fold(FleetFile::default(), |file, member| file.member(member, 1)));
+    eventually(SOON, async || if count("2").await == 0 { Ok(()) } else { Err("the label is still there") }).await;
+    assert_eq!(words(&["get", "shadow", "app"]).await[0], ["NAME", "READY", "STATUS", "AGE"]);
+    given(fleet, &["apply", "-f", "-"], &same).await.ok();
+}
+
+/// A member that lets kubefold be some groups only, as deploy/member-rbac.yaml says how. `masters` is one of them, or is not.
+fn narrowed(masters: &str) -> String {
+    format!(
+        r#"
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {{name: narrowed}}
+rules:
+- {{apiGroups: ["*"], resources: ["*"], verbs: [get, list, watch]}}
+- {{nonResourceURLs: ["*"], verbs: [get]}}
+- {{apiGroups: [""], resources: [users], verbs: [impersonate]}}
+- {{apiGroups: [""], resources: [groups], verbs: [impersonate], resourceNames: [keepers, "system:authenticated"{masters}]}}
+- {{apiGroups: [authentication.k8s.io], resources: ["*"], verbs: [impersonate]}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {{name: narrowed}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: narrowed}}
+subjects: [{{kind: User, apiGroup: rbac.authorization.k8s.io, name: narrowed}}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {{name: keepers}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}}
+subjects: [{{kind: Group, apiGroup: rbac.authorization.k8s.io, name: keepers}}]
+"#
+    )
+}
+
+/// Items are deleted by kubefold itself. A member that does not let it is named, and the deletion goes on once it does.
+async fn a_member_refuses_kubefold(east: &Member) {
+    east.apply(&narrowed("")).await;
+    let file = FleetFile::default().entry("east", &east.kubeconfig_for("narrowed", None), 1, "");
+    let fleet = Kubefold::start(&file).await;
+    let kubeconfig = fleet.kubeconfig_for("keeper", Some("keepers"));
+    let keeper = testbed::Kubectl::new(&kubeconfig, kubeconfig.parent().unwrap()).in_namespace("store");
+    let kept = shadow("kept", &[config("kept", &json!({}))]).to_string();
+    keeper.run_with_input(&["create", "-f", "-"], &kept).await.ok();
+    keeper.run(&["delete", "shadow", "kept", "--wait=false"]).await.ok();
+    keeper.run(&["wait", "--for=condition=ItemsDeleted=False", "shadow/kept", "--timeout=30s"]).await.ok();
+    let told = keeper.run(&["get", "shadow", "kept", "-o", "jsonpath={.status.conditions[1].message}"]).await;
+    assert!(told.ok().starts_with("ConfigMap store/kept: kubefold cannot delete it in east: "), "{told}");
+    assert!(told.ok().contains("groups \"system:masters\" is forbidden"), "{told}");
+    east.apply(&narrowed(", \"system:masters\"")).await;
+    keeper.run(&["wait", "--for=delete", "shadow/kept", "--timeout=30s"]).await.ok();
+    let gone = keeper.run(&["get", "cm", "kept"]).await;
+    assert!(gone.refused().contains("NotFound"), "{gone}");
+}
+
+/// As ShadowResources do.
+async fn policies_go_with_their_namespace(fleet: &Kubefold) {
+    let policy = json!({"apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
+        "metadata": {"name": "passing", "namespace": "passing"},
+        "spec": {"resourceSelectors": [{"apiVersion": "v1", "kind": "Secret"}],
+            "placement": {"clusterAffinity": {"clusterNames": ["east"]}}}});
+    let create = async || given(fleet, &["create", "-n", "passing", "-f", "-"], &policy).await;
+    let told = create().await;
+    assert!(told.refused().contains("namespaces \"passing\" not found"), "{told}");
+    fleet.kubectl(&["create", "namespace", "passing"]).await.ok();
+    create().await.ok();
+    let mut whole = shadow("passing", &[config("passing", &json!({}))]);
+    whole["metadata"]["namespace"] = json!("passing");
+    given(fleet, &["create", "-n", "passing", "-f", "-"], &whole).await.ok();
+    fleet.kubectl(&["delete", "namespace", "passing", "--timeout=60s"]).await.ok();
+    for what in ["propagationpolicy/passing", "shadow/passing"] {
+        fleet.kubectl(&["wait", "-n", "passing", "--for=delete", what, "--timeout=30s"]).await.ok();
     }
 }
 

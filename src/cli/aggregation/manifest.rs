@@ -15,6 +15,11 @@ const HTTPS: u16 = 443;
 /// Source: kubernetes/kubernetes `pkg/controlplane/apiserver/aggregator.go`, `DefaultGenericAPIServicePriorities`.
 const GROUP_PRIORITY: u32 = 1000;
 const VERSION_PRIORITY: u32 = 15;
+/// By which an EndpointSlice says whose it is, and Endpoints that no slice is to be made of them.
+///
+/// Source: kubernetes/kubernetes `staging/src/k8s.io/api/discovery/v1/well_known_labels.go`.
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
 const RBAC: &str = "rbac.authorization.k8s.io";
 const ACCOUNT: &str = "system:serviceaccount:";
 
@@ -66,7 +71,8 @@ impl Manifest<'_> {
         Ok(texts?.join("---\n"))
     }
 
-    /// A Service for a name is a name for it. One for an address has Endpoints, which every aggregator looks for.
+    /// A Service for a name is a name for it. One for an address has an EndpointSlice, for which aggregators look since Kubernetes
+    /// 1.33, and Endpoints, for which those before do. The latter are not to be mirrored: the slice is there already.
     fn service(&self, address: &Address) -> Vec<Value> {
         let ServiceRef { namespace, name } = self.service;
         let metadata = json!({"name": name, "namespace": namespace, "labels": labels()});
@@ -75,13 +81,26 @@ impl Manifest<'_> {
         });
         let service = |spec: Value| json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec});
         let Address { host, port } = address;
-        if host.parse::<IpAddr>().is_err() {
+        let Ok(ip) = host.parse::<IpAddr>() else {
             return vec![namespace, service(json!({"type": "ExternalName", "externalName": host}))];
-        }
+        };
         let ports = json!([{"name": "https", "port": HTTPS, "targetPort": port}]);
         let subsets = json!([{"addresses": [{"ip": host}], "ports": [{"name": "https", "port": port}]}]);
-        let endpoints = json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": metadata, "subsets": subsets});
-        vec![namespace, service(json!({"ports": ports})), endpoints]
+        let labelled = |key: &str, value: &str| {
+            let mut metadata = metadata.clone();
+            metadata["labels"][key] = value.into();
+            metadata
+        };
+        let endpoints = json!({
+            "apiVersion": "v1", "kind": "Endpoints", "metadata": labelled(SKIP_MIRROR, "true"), "subsets": subsets,
+        });
+        let family = if ip.is_ipv4() { "IPv4" } else { "IPv6" };
+        let slice = json!({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": labelled(SERVICE_NAME, name),
+            "addressType": family, "endpoints": [{"addresses": [host], "conditions": {"ready": true}}],
+            "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
+        });
+        vec![namespace, service(json!({"ports": ports})), endpoints, slice]
     }
 
     /// What kubefold has to be allowed: to ask whose a token is and what somebody may do, and to read whose requests count.
@@ -182,10 +201,12 @@ mod tests {
         assert_eq!(named[1]["spec"], json!({"type": "ExternalName", "externalName": "fleet.example.com"}));
         assert_eq!(named[4]["spec"]["service"], json!({"namespace": "kubefold", "name": "fold", "port": 6443}));
         let at = documents(Some("[fd00::7]:6443"), "jane");
-        assert_eq!(kinds(&at), [&["Namespace", "Service", "Endpoints"][..], &bindings].concat());
+        assert_eq!(kinds(&at), [&["Namespace", "Service", "Endpoints", "EndpointSlice"][..], &bindings].concat());
         assert_eq!(at[2]["subsets"][0]["addresses"], json!([{"ip": "fd00::7"}]));
         assert_eq!(at[2]["subsets"][0]["ports"][0]["port"], 6443);
-        assert_eq!(at[5]["spec"]["service"]["port"], 443);
+        assert_eq!(at[3]["metadata"]["labels"][SERVICE_NAME], "fold");
+        assert_eq!((&at[3]["addressType"], &at[3]["ports"][0]["port"]), (&json!("IPv6"), &json!(6443)));
+        assert_eq!(at[6]["spec"]["service"]["port"], 443);
         let there = documents(None, "jane");
         assert_eq!(kinds(&there), bindings);
         assert_eq!(there[2]["spec"]["caBundle"], "UEVNCg==");

@@ -123,7 +123,8 @@ async fn asked(flags: &Flags, host: &Aggregation) -> anyhow::Result<(Vec<Value>,
     }
 }
 
-async fn ask(client: &Client, request: http::Request<Vec<u8>>) -> anyhow::Result<Value> {
+/// Asks the host.
+pub(super) async fn ask(client: &Client, request: http::Request<Vec<u8>>) -> anyhow::Result<Value> {
     let text = client.request_text(request).await.map_err(|error| anyhow::anyhow!(cause(&error)))?;
     Ok(serde_json::from_str(&text)?)
 }

@@ -95,15 +95,15 @@ pub(super) struct Checkup {
 }
 
 /// What went wrong and what to do.
-struct Trouble {
+pub(super) struct Trouble {
     verdict: Verdict,
     detail: String,
     remedy: String,
 }
 
-type Outcome<T> = Result<(T, String), Trouble>;
+pub(super) type Outcome<T> = Result<(T, String), Trouble>;
 
-fn failed(detail: impl Into<String>, remedy: impl Into<String>) -> Trouble {
+pub(super) fn failed(detail: impl Into<String>, remedy: impl Into<String>) -> Trouble {
     Trouble { verdict: Verdict::Failed, detail: detail.into(), remedy: remedy.into() }
 }
 
@@ -113,7 +113,7 @@ fn note(detail: impl Into<String>, remedy: impl Into<String>) -> Trouble {
 
 impl Checkup {
     /// Writes down one check; its value goes to those that rest on it.
-    async fn check<T>(&mut self, check: &'static str, run: impl Future<Output = Outcome<T>>) -> Option<T> {
+    pub(super) async fn check<T>(&mut self, check: &'static str, run: impl Future<Output = Outcome<T>>) -> Option<T> {
         let began = Instant::now();
         let outcome = Box::pin(run).await;
         let millis = u64::try_from(began.elapsed().as_millis()).ok();

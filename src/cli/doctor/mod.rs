@@ -1,6 +1,7 @@
-//! `kubefold doctor`: each member, one layer after the other, and what to do about what fails.
+//! `kubefold doctor`: each member, one layer after the other, then the host of `aggregation`, and what to do about what fails.
 
 mod checkup;
+mod host;
 mod needs;
 
 use std::{fmt::Write as _, io::Write as _, path::PathBuf};
@@ -13,7 +14,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     cli::{
         client::Output,
-        doctor::checkup::{Checkup, Finding, Verdict, examine},
+        doctor::{
+            checkup::{Checkup, Finding, Verdict, examine},
+            host::examine_host,
+        },
         paint::{self, Paint, paint},
         print,
         status::table,
@@ -21,6 +25,9 @@ use crate::{
     config::{self, MemberConfig},
 };
 use kubefold_wire::golang::Quoted;
+
+/// How the host is called in a report. No member has such a name.
+const HOST: &str = "(host)";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Doctor {
@@ -39,6 +46,15 @@ pub(super) struct Doctor {
 #[derive(Debug, Serialize)]
 struct Report {
     members: Vec<MemberReport>,
+    /// Of the host of `aggregation`, if the configuration has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<MemberReport>,
+}
+
+impl Report {
+    fn all(&self) -> impl Iterator<Item = &MemberReport> {
+        self.members.iter().chain(&self.host)
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -72,14 +88,16 @@ pub(super) fn run(flags: &Doctor) -> anyhow::Result<()> {
     drop(writeln!(std::io::stderr(), "checking {} members", members.len()));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let checkups = runtime.block_on(Box::pin(examine_all(&members)));
-    let report = report(&members, checkups);
+    let mut report = report(&members, checkups);
+    if let Some(host) = config.aggregation.as_ref().filter(|_| flags.member.is_empty()) {
+        report.host = Some(MemberReport::of(HOST.to_owned(), runtime.block_on(Box::pin(examine_host(host)))));
+    }
     let text = match flags.output {
         None => render(&report, paint::on_stdout()),
         Some(output) => output.text(&report)?,
     };
     print(&text)?;
-    let sick: Vec<&str> =
-        report.members.iter().filter(|member| !member.healthy).map(|member| member.name.as_str()).collect();
+    let sick: Vec<&str> = report.all().filter(|member| !member.healthy).map(|member| member.name.as_str()).collect();
     if sick.is_empty() { Ok(()) } else { Err(anyhow!("checks failed for {}", sick.join(", "))) }
 }
 
@@ -105,16 +123,22 @@ fn report(members: &[&MemberConfig], checkups: Vec<Checkup>) -> Report {
         } else if let Some(uid) = &cluster {
             seen.push((name.clone(), uid.clone()));
         }
-        let healthy = findings.iter().all(|finding| matches!(finding.result, Verdict::Ok | Verdict::Note));
-        out.push(MemberReport { name, healthy, cluster, findings });
+        out.push(MemberReport::of(name, Checkup { findings, cluster }));
     }
-    Report { members: out }
+    Report { members: out, host: None }
+}
+
+impl MemberReport {
+    fn of(name: String, Checkup { findings, cluster }: Checkup) -> Self {
+        let healthy = findings.iter().all(|finding| matches!(finding.result, Verdict::Ok | Verdict::Note));
+        Self { name, healthy, cluster, findings }
+    }
 }
 
 fn render(report: &Report, colours: bool) -> String {
     let mut rows = vec![["MEMBER", "CHECK", "RESULT", "TIME", "FOUND"].map(str::to_owned)];
     let mut remedies = String::new();
-    for member in &report.members {
+    for member in report.all() {
         for finding in &member.findings {
             let (word, colour) = match finding.result {
                 Verdict::Ok => ("ok", Paint::Good),
@@ -156,8 +180,10 @@ mod tests {
             finding("tcp", Verdict::Failed, "refused"),
             finding("tls", Verdict::Note, "odd"),
         ];
-        let report =
-            Report { members: vec![MemberReport { name: "west".into(), healthy: false, cluster: None, findings }] };
+        let report = Report {
+            members: vec![MemberReport { name: "west".into(), healthy: false, cluster: None, findings }],
+            host: None,
+        };
         let table = "MEMBER   CHECK   RESULT   TIME   FOUND\n\
                      west     dns     ok       3ms    an address\n\
                      west     tcp     FAILED   3ms    refused\n\

@@ -66,7 +66,11 @@ impl Policies {
             .schema()
             .column("Strategy", "string", ".spec.strategy")
             .column("Accepted", "string", ".status.conditions[?(@.type==\"Accepted\")].status")
+            .column("Objects", "integer", ".status.objects")
             .column("Age", "date", ".metadata.creationTimestamp")
+            // What it holds for is counted, and nobody else says it.
+            .prepare_create(|policy, _| policy.status = None)
+            .prepare_update(|new, old, _| new.status.clone_from(&old.status))
             .validate(move |policy, _| {
                 refusing.with_file(|config| policy.compiled(config).err().into_iter().collect::<Vec<_>>())
             })

@@ -3,7 +3,9 @@
 //! What is written is in force when its answer is given: [`Policies::settled`] waits for it.
 
 mod follow;
+mod held;
 mod kinds;
+mod namespaces;
 mod placement;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::held::HeldKind;
 use crate::{
     config::{Config, PolicyConfig, PolicySpec, policy_of},
     karmada::Metadata,
@@ -25,11 +26,25 @@ pub(super) struct PlacementPolicy {
 }
 
 /// What kubefold says of a policy.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PlacementStatus {
+    /// How many placed objects it holds for. Absent until they are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    objects: Option<usize>,
+    /// The same by kind.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    kinds: Vec<HeldKind>,
     /// `Accepted`: whether it goes with the fleet as it is now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     conditions: Vec<Condition>,
+}
+
+impl PlacementStatus {
+    /// Says whether these are the objects that it tells of.
+    pub(super) fn says(&self, kinds: &[HeldKind]) -> bool {
+        self.objects.is_some() && self.kinds == kinds
+    }
 }
 
 /// A condition, as Kubernetes has them.
@@ -66,6 +81,7 @@ impl PlacementPolicy {
             Err(cause) => ("False", "Invalid", cause.text()),
         };
         let (of, status, reason) = ("Accepted".to_owned(), status.to_owned(), reason.to_owned());
-        self.status = Some(PlacementStatus { conditions: vec![Condition { of, status, reason, message }] });
+        let conditions = vec![Condition { of, status, reason, message }];
+        self.status = Some(PlacementStatus { conditions, ..self.status.take().unwrap_or_default() });
     }
 }

@@ -17,7 +17,7 @@ use crate::access::MASTERS;
 use kubefold_apiserver::kinds::{Composed, Reading};
 use kubefold_serving::caller::Caller;
 use kubefold_wire::{
-    access::{items, number, text},
+    access::{items, number, text, texts},
     status::Status,
 };
 
@@ -62,7 +62,9 @@ impl Shadow {
                 kept.as_ref().and_then(|kept| Some((kept, states.get_mut(kept.at)?)))
             {
                 state["phase"] = Phase::Failed.name().into();
-                state["message"] = format!("kubefold cannot delete it: {why}").into();
+                let members: Vec<&str> = texts(state, "/members").collect();
+                let place = if members.is_empty() { String::new() } else { format!(" in {}", members.join(", ")) };
+                state["message"] = format!("kubefold cannot delete it{place}: {why}").into();
             }
             set_status(&mut changed, states, kept.as_ref());
             let own: Vec<Item<'_>> =

@@ -19,10 +19,10 @@ use super::{
     object::{Reference, list, states},
     pending::{Name, Pending},
     undo,
-    world::{Place, Seen, namespaces},
+    world::{Place, Seen},
 };
 use crate::{
-    own::GROUP,
+    own::{GROUP, namespaces},
     stores::{self, Heard, Running, Stores},
     view::Mode,
 };
@@ -203,7 +203,7 @@ impl Follower {
 
     /// Marks those in namespaces that go.
     async fn namespaces(&self) {
-        let gvr = namespaces();
+        let gvr = namespaces::resource();
         loop {
             // Where there is none, no store is started for them.
             if self.items.lock().of.is_empty() {
@@ -320,12 +320,14 @@ impl Follower {
         let is_gone = async || match self.shadow.calls.get(&itself, place, false).await {
             Ok(Some(reply)) => Ok(!is_it(&reply.object)),
             Ok(None) => Ok(true),
-            Err(status) => Err(status.message),
+            Err(status) => Err(status),
         };
         match is_gone().await {
             Ok(false) => {}
             Ok(true) => return Ended::Gone,
-            Err(why) => return Ended::Kept(why),
+            // A refused deletion says which member refuses; a refused get does not.
+            Err(status) if status.code == http::StatusCode::FORBIDDEN && !uid.is_empty() => {}
+            Err(status) => return Ended::Kept(status.message),
         }
         if let Err(status) = self.shadow.calls.delete(By::doing(&itself), place, uid, how).await {
             return Ended::Kept(status.message);
@@ -335,7 +337,7 @@ impl Follower {
             match is_gone().await {
                 Ok(false) => {}
                 Ok(true) => return Ended::Gone,
-                Err(why) => return Ended::Kept(why),
+                Err(status) => return Ended::Kept(status.message),
             }
             sleep(wait).await;
             wait = (wait * 2).min(LOOK_EVERY_MAX);

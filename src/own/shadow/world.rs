@@ -7,7 +7,13 @@ use http::{Request, Response};
 use serde_json::Value;
 
 use super::object::Reference;
-use crate::{catalog::Scope, own::FleetLink, store::key, stores::Stores, view::Mode};
+use crate::{
+    catalog::Scope,
+    own::{FleetLink, namespaces},
+    store::key,
+    stores::Stores,
+    view::Mode,
+};
 use kubefold_wire::{body::Body, path::ApiPath, resource::Gvr};
 
 /// Where an item is in the fleet's API.
@@ -59,11 +65,6 @@ pub(super) trait World: Send + Sync + 'static {
 
     /// Says whether a namespace is known to be in no member, with none of them left out.
     fn lacks_namespace<'a>(&'a self, name: &'a str) -> BoxFuture<'a, bool>;
-}
-
-/// The resource of namespaces.
-pub(super) fn namespaces() -> Gvr {
-    Gvr::new("", "v1", "namespaces")
 }
 
 /// The fleet that is served.
@@ -122,10 +123,6 @@ impl World for Served {
     }
 
     fn lacks_namespace<'a>(&'a self, name: &'a str) -> BoxFuture<'a, bool> {
-        Box::pin(async move {
-            // A member that is down may have it.
-            let ready = self.stores.ready_in(&namespaces(), None, Mode::Strict).await;
-            ready.is_ok_and(|ready| ready.store().get(name).is_none())
-        })
+        Box::pin(namespaces::lacks(&self.stores, name))
     }
 }

@@ -143,6 +143,27 @@ async fn own(stage: &Stage) {
     object["metadata"]["labels"]["own"] = json!("yes");
     stage.kubectl_with(&["create", "-f", "-"], &object).await.ok();
     assert_eq!(shares(&stage.all(), "mine").await, split(&[("east", 2)]));
+    // It says how many objects it holds for, whatever a client says.
+    let claim = r#"{"status":{"objects":99}}"#;
+    stage.kubectl(&["patch", "placementpolicy", "eastern", "--type=merge", "-p", claim]).await.ok();
+    let holds = async |objects: &str| {
+        let wanted = format!("--for=jsonpath={{.status.objects}}={objects}");
+        stage.kubectl(&["wait", "placementpolicy/eastern", &wanted, "--timeout=20s"]).await.ok();
+    };
+    holds("1").await;
+    let kinds = stage.kubectl(&["get", "placementpolicy", "eastern", "-o", "jsonpath={.status.kinds}"]).await;
+    assert_eq!(kinds.ok(), r#"[{"kind":"Deployment.apps","objects":1}]"#);
+    let table = stage.kubectl(&["get", "placementpolicies", "--no-headers"]).await;
+    let cells: Vec<&str> = table.ok().split_whitespace().collect();
+    assert_eq!(cells[..3], ["eastern", "True", "1"], "{}", table.ok());
+    // One that exists keeps its policy.
+    stage.kubectl(&["label", "deployment", "mine", "own=no", "--overwrite"]).await.ok();
+    let mut second = deployment("second", 1);
+    second["metadata"]["labels"]["own"] = json!("yes");
+    stage.kubectl_with(&["create", "-f", "-"], &second).await.ok();
+    holds("2").await;
+    stage.kubectl(&["delete", "deployment", "mine", "second"]).await.ok();
+    holds("0").await;
     let told = stage.kubectl(&["explain", "placementpolicy.spec.perMember"]).await;
     assert!(told.ok().contains("registry"), "{}", told.ok());
     for (bad, why) in [
