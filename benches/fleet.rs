@@ -160,6 +160,7 @@ fn proofs(objects: usize) {
         subjects: Vec::new(),
         client_authorities: Vec::new(),
         aliases: Vec::new(),
+        mirror: Default::default(),
         aggregation: None,
         own: Default::default(),
     };

@@ -59,6 +59,7 @@ impl Fleet {
             subjects: Vec::new(),
             client_authorities: Vec::new(),
             aliases: Vec::new(),
+            mirror: Default::default(),
             aggregation: None,
             own: Default::default(),
         };

@@ -60,6 +60,7 @@ impl Known {
             subjects: Vec::new(),
             client_authorities: Vec::new(),
             aliases: Vec::new(),
+            mirror: Default::default(),
             aggregation: None,
             own: OwnRights::default(),
         };

@@ -15,7 +15,7 @@ use crate::config::{
     credentials, duration,
     error::{FileError, Whose},
     files::{Files, read_bounded},
-    kinds, kubeconfig, policies,
+    kinds, kubeconfig, mirror, policies,
     raw::{RawClientAuthority, RawConfig, RawDeadlines, RawMember, RawPeople, RawShared, RawSubject},
     shared,
 };
@@ -127,6 +127,7 @@ fn parse_text(text: &str, path: &Path, files: &mut Files) -> Result<Config, Conf
             .map_err(whole)?,
         own: OwnRights { admins: people(&raw.admins), viewers: people(&raw.viewers) },
         aliases: aliases::aliases(&raw.aliases).map_err(whole)?,
+        mirror: mirror::mirror(raw.mirror.as_ref()).map_err(whole)?,
         members,
     })
 }

@@ -16,6 +16,7 @@ mod files;
 mod kinds;
 mod kubeconfig;
 mod load;
+mod mirror;
 mod overriding;
 mod policies;
 mod policy;
@@ -35,6 +36,7 @@ pub use edit::{Alteration, Component, Edit, Format, How, KeyMap, Texts};
 pub use error::{ConfigError, FileError, KindProblem, PolicyProblem, Problem};
 pub use kinds::KindConfig;
 pub use load::{load, load_text};
+pub use mirror::{MirrorConfig, ResourcePattern};
 pub use overriding::{OverrideConfig, OverrideRule};
 pub use policies::{PolicySpec, SpecError, policy_of};
 pub use policy::{
@@ -276,6 +278,8 @@ pub struct Config {
     pub aliases: Vec<Alias>,
     /// The host, behind whose kube-aggregator kubefold serves.
     pub aggregation: Option<Aggregation>,
+    /// What is kept of members' objects over a restart, as it was at the start.
+    pub mirror: MirrorConfig,
 }
 
 /// An authority of client certificates, and where those are somebody.

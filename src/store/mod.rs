@@ -49,6 +49,7 @@ mod tally;
 mod template;
 #[cfg(test)]
 mod tests;
+mod tracked;
 mod unite;
 mod unstored;
 mod watchers;
@@ -78,4 +79,5 @@ pub use rewrite::BadObject;
 pub use sequencer::{Ingested, Shared, Source};
 pub use snapshot::Snapshot;
 pub use tally::Held;
+pub use tracked::{Changes, MemberDocument, Position};
 pub use unstored::unstored;

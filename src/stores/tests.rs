@@ -56,6 +56,7 @@ fn config_of(members: Vec<MemberConfig>) -> Config {
         subjects: Vec::new(),
         client_authorities: Vec::new(),
         aliases: Vec::new(),
+        mirror: Default::default(),
         own: Default::default(),
         aggregation: None,
     }

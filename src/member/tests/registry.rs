@@ -19,6 +19,7 @@ pub(super) fn fleet(members: Vec<MemberConfig>) -> Config {
         subjects: Vec::new(),
         client_authorities: Vec::new(),
         aliases: Vec::new(),
+        mirror: Default::default(),
         own: Default::default(),
         aggregation: None,
     }

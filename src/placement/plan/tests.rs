@@ -411,6 +411,7 @@ fn taints_of_members_repel_what_does_not_bear_them() {
         subjects: Vec::new(),
         client_authorities: Vec::new(),
         aliases: Vec::new(),
+        mirror: Default::default(),
         own: Default::default(),
         aggregation: None,
     };
