@@ -35,6 +35,7 @@ use crate::{
     config::{Config, MemberName, ReloadHandle, Reloads},
     host::{Host, HostServing},
     member::{self, Member, authority::keep_authorities, registry::Registry, renewal::keep_tokens},
+    mirror::{self, Mirror},
     observe::Metrics,
     own::{OwnObjects, Policies, shadow::Shadow},
     read::Reader,
@@ -100,11 +101,14 @@ impl App {
         stores.bound(options.store_bytes_max.or_else(memory::for_objects));
         let writer = Writer::new(LiveFleet::new(Arc::clone(&stores)), journal, tasks.clone(), draining.clone());
         stores.configure(&config);
+        let key = options.state_key_file.clone().map(|file| KeyFile::new(Some(file), state.path()));
+        let mirror = Mirror::open(state.path(), &config, key);
+        stores.mirror_in(Arc::clone(&mirror));
         keep(&tasks, &draining, &registry, &stores, &state);
         let reader = Reader::new(Arc::clone(&stores), options.freshness, draining.clone());
         tasks.spawn(settle(Arc::clone(&writer), Arc::clone(&registry), draining.clone()));
         let served = Served::default();
-        let metrics = Arc::new(metrics(&registry, &stores, &served, &expiries, auditing.as_ref()));
+        let metrics = Arc::new(metrics(&registry, &stores, &mirror, &served, &expiries, auditing.as_ref()));
         let access = Access::new(Arc::clone(&stores), tasks.clone(), draining.clone());
         access.configure(&config.own);
         access.behind(Arc::clone(&host));
@@ -212,6 +216,7 @@ fn keep(
 fn metrics(
     registry: &Arc<Registry>,
     stores: &Arc<Stores>,
+    mirror: &Arc<Mirror>,
     served: &Served,
     expiries: &Expiries,
     auditing: Option<&Auditing>,
@@ -222,6 +227,7 @@ fn metrics(
         stores::metrics::register_lag(stores, room);
     });
     metrics.room("store", |room| stores::metrics::register(stores, room));
+    metrics.room("mirror", |room| mirror::register(mirror, room));
     metrics.room("http", |room| served.register(room));
     metrics.room("certificate", |room| expiries.register(room));
     if let Some(auditing) = auditing {

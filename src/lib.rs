@@ -16,6 +16,7 @@ pub mod discovery;
 pub mod host;
 pub mod karmada;
 pub mod member;
+pub mod mirror;
 pub mod observe;
 pub mod own;
 pub mod placement;

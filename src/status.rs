@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use crate::{
     config::MemberName,
     member::Member,
+    mirror::Figures,
     store::Notices,
     stores::{Filling, StoreFigures, Stores},
     write::journal::{Entry, Journal, Step, Unfinished},
@@ -29,6 +30,9 @@ pub struct FleetStatus {
     pub members: Vec<MemberStatus>,
     /// The kinds that are followed now: what is said below of differing objects is said of these.
     pub kinds: Vec<KindStatus>,
+    /// What is kept of the members' objects for a restart; absent where `clusters.yaml` disables that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mirror: Option<MirrorStatus>,
     /// Records of the state directory that cannot be read: a sentence for each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damaged: Vec<String>,
@@ -83,6 +87,24 @@ pub struct MemberStatus {
     /// The configuration declares it absent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub absent: bool,
+}
+
+/// What is kept of the members' objects for a restart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MirrorStatus {
+    /// There is a file to keep anything in.
+    pub on: bool,
+    /// Objects in it, as of the last minute.
+    pub objects: u64,
+    /// Its size. Units: bytes.
+    pub bytes: u64,
+    /// How long ago everything that kubefold had was written; absent before the first time. Units: seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag_seconds: Option<u64>,
+    /// What went wrong last; absent once everything could be written again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// A failure.
@@ -211,6 +233,7 @@ fn status(stores: &Stores, journal: &Journal, now_unix: u64) -> FleetStatus {
     FleetStatus {
         members: members.iter().map(|member| member_status(stores, &figures, member)).collect(),
         kinds,
+        mirror: stores.mirror_figures().map(mirror_status),
         damaged: journal.damaged().iter().map(ToString::to_string).collect(),
         unfinished: journal.unfinished().iter().map(|one| unfinished_write(one, now_unix)).collect(),
         differing,
@@ -242,6 +265,12 @@ fn member_status(stores: &Stores, figures: &[StoreFigures], member: &Member) -> 
         cluster: member.cluster_uid().map(|uid| uid.to_string()),
         absent: member.config().absent,
     }
+}
+
+fn mirror_status(figures: Figures) -> MirrorStatus {
+    let lag_seconds = figures.lag().map(|lag| lag.as_secs());
+    let Figures { is_on, rows, bytes, error, .. } = figures;
+    MirrorStatus { on: is_on, objects: rows, bytes, lag_seconds, error: error.map(|error| error.to_string()) }
 }
 
 fn filling_member(Filling { member, listed, total }: Filling) -> FillingMember {

@@ -38,12 +38,7 @@ impl Fleet {
         let mut file = FleetFile::default();
         for at in 0..count {
             let member = Member::start(at, &fill).await;
-            let certificate = member.endpoint.certificate().replace('\n', "\n  ");
-            let settings = format!(
-                "server: https://{}\ntoken: {TOKEN}\ncertificateAuthorityData: |\n  {certificate}",
-                member.endpoint.address()
-            );
-            file = file.written(&format!("member-{at:03}"), settings.trim_end());
+            file = file.written(&format!("member-{at:03}"), &member.settings());
             members.push(member);
         }
         let begun = Instant::now();
@@ -82,7 +77,7 @@ impl Fleet {
 }
 
 impl Member {
-    async fn start(at: usize, fill: impl AsyncFn(&Registry, usize)) -> Self {
+    pub(crate) async fn start(at: usize, fill: impl AsyncFn(&Registry, usize)) -> Self {
         let time = Arc::new(TokioClock::starting(Timestamp::now()));
         let registry = built_in(Arc::new(Memory::default()), Env::seeded(1 + at as u64, time));
         bootstrap(&registry).await.unwrap_or_else(|status| panic!("{}", status.message));
@@ -91,6 +86,14 @@ impl Member {
         let local = ([127, 0, 0, 1], 0).into();
         let endpoint = Endpoint::start(local, TOKEN.into(), Arc::new(server.clone()), Faults::default()).await.unwrap();
         Self { server, endpoint }
+    }
+
+    /// Its entry in `clusters.yaml`.
+    pub(crate) fn settings(&self) -> String {
+        let certificate = self.endpoint.certificate().replace('\n', "\n  ");
+        let address = self.endpoint.address();
+        let entry = format!("server: https://{address}\ntoken: {TOKEN}\ncertificateAuthorityData: |\n  {certificate}");
+        entry.trim_end().to_owned()
     }
 
     /// The member's own API, without the program.

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -109,16 +110,17 @@ pub(super) fn kept(state: &StateDir) -> anyhow::Result<Option<Kept>> {
     Ok(kept.or_else(|| Kept::read(&key, None)))
 }
 
-/// How often the decisions of members are written down.
-const DECISIONS_EVERY: Duration = Duration::from_secs(30);
+/// How often the decisions of members are written down. Many take a while to write: that is a hundredth of the time at most.
+const DECISIONS_EVERY: Duration = Duration::from_secs(5);
+const DECISIONS_REST: u32 = 100;
 
 /// Writes down what members decided, for a restart while one of them is down.
 pub(super) async fn keep_decisions(access: Arc<Access>, state: Arc<StateDir>, until: CancellationToken) {
-    let mut written = String::new();
+    let (mut written, mut pause) = (String::new(), DECISIONS_EVERY);
     loop {
-        let going = until.run_until_cancelled(tokio::time::sleep(DECISIONS_EVERY)).await.is_none();
+        let going = until.run_until_cancelled(tokio::time::sleep(pause)).await.is_none();
         let (access, state) = (Arc::clone(&access), Arc::clone(&state));
-        // Many take a while to write.
+        let begun = Instant::now();
         let kept = tokio::task::spawn_blocking(move || {
             let text = access.keep()?;
             if text != written
@@ -129,6 +131,7 @@ pub(super) async fn keep_decisions(access: Arc<Access>, state: Arc<StateDir>, un
             Some(text)
         });
         written = kept.await.ok().flatten().unwrap_or_default();
+        pause = DECISIONS_EVERY.max(begun.elapsed() * DECISIONS_REST);
         if going {
             return;
         }

@@ -139,6 +139,19 @@ impl FleetCatalogue {
         self.merge();
     }
 
+    /// Takes what a member served when an earlier process asked it, unless it has said so itself.
+    pub fn restore(&self, name: &MemberName, catalog: MemberCatalog) {
+        let mut members = self.members.lock();
+        let Some(entry) = members.entries.iter_mut().find(|entry| entry.name == *name) else { return };
+        if entry.catalog.is_some() {
+            return;
+        }
+        entry.catalog = Some(Arc::new(catalog.without(&entry.ignored)));
+        members.changes += 1;
+        drop(members);
+        self.merge();
+    }
+
     /// Takes the groups that kubefold serves itself. What members serve under their names is not seen from here on.
     pub fn set_own(&self, groups: &[Arc<Group>]) {
         self.own.store(Arc::new(groups.iter().filter_map(own_group).collect()));

@@ -10,6 +10,7 @@
 
 mod fetch;
 mod fleet;
+mod kept;
 mod merge;
 mod merged;
 mod order;
@@ -24,6 +25,7 @@ mod tests;
 pub use self::{
     fetch::{CatalogError, FetchError, Fetched, Fetcher},
     fleet::FleetCatalogue,
+    kept::words,
     merged::{Catalog, MergedGroup, MergedResource, MergedVersion},
     parse::{
         ListedGroup, ParseError, is_aggregated, parse_aggregated, parse_api_versions, parse_group_list,

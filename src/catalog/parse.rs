@@ -22,6 +22,12 @@ pub struct ParseError {
     source: serde_json::Error,
 }
 
+impl ParseError {
+    pub(super) fn of(expected: &'static str, source: serde_json::Error) -> Self {
+        Self { expected, source }
+    }
+}
+
 /// Whether an answer is aggregated discovery, by its `Content-Type`: nothing else tells (an old member answers
 /// `/apis` with an APIGroupList, whatever was asked).
 pub fn is_aggregated(headers: &HeaderMap) -> bool {
@@ -108,7 +114,7 @@ pub fn parse_server_version(bytes: &[u8]) -> Result<ServerVersion, ParseError> {
 }
 
 fn parse<T: DeserializeOwned>(expected: &'static str, bytes: &[u8]) -> Result<T, ParseError> {
-    serde_json::from_slice(bytes).map_err(|source| ParseError { expected, source })
+    serde_json::from_slice(bytes).map_err(|source| ParseError::of(expected, source))
 }
 
 /// Keeps the first of equal names: lookups and merging go by name.

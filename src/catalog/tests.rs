@@ -413,3 +413,23 @@ proptest! {
         }
     }
 }
+
+#[tokio::test]
+async fn a_catalog_is_kept_and_stands_until_its_member_has_said_what_it_serves() {
+    let east = MemberName::new("east").unwrap();
+    let first = FleetCatalogue::new(vec![east.clone()]);
+    first.refresh(&east, &FakeMember::new(EAST, true)).await.unwrap();
+    let served = first.member(&east).unwrap();
+    let kept = MemberCatalog::parse(&served.document()).unwrap();
+    assert_eq!(kept, *served);
+    let later = FleetCatalogue::new(vec![east.clone()]);
+    assert_eq!(later.current().unknown, [east.clone()]);
+    later.restore(&east, kept.clone());
+    assert_eq!((later.current().unknown.len(), later.member(&east).unwrap()), (0, served));
+    // Its own word counts, and what was kept comes too late then.
+    later.refresh(&east, &FakeMember::new(WEST, true)).await.unwrap();
+    let said = later.member(&east).unwrap();
+    later.restore(&east, kept.clone());
+    assert!(*said != kept && Arc::ptr_eq(&said, &later.member(&east).unwrap()));
+    assert!(MemberCatalog::parse("{}").is_err());
+}

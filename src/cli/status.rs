@@ -48,6 +48,9 @@ fn render(status: &FleetStatus, colours: bool) -> String {
         let members = members.join(", ");
         let _infallible = writeln!(out, "{}/{} has not been read from {members}", kind.resource, kind.version);
     }
+    if let Some(error) = status.mirror.as_ref().and_then(|mirror| mirror.error.as_ref()) {
+        let _infallible = writeln!(out, "the mirror is not kept: {error}");
+    }
     for record in &status.damaged {
         let _infallible = writeln!(out, "{record}");
     }
@@ -168,7 +171,7 @@ pub(super) fn table(rows: &[impl AsRef<[String]>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::{BehindMember, FillingMember, PastError};
+    use crate::status::{BehindMember, FillingMember, MirrorStatus, PastError};
 
     fn member(name: &str) -> MemberStatus {
         MemberStatus {
@@ -212,6 +215,7 @@ mod tests {
                 unknown: vec!["north".into(), "west".into()],
                 filling: vec![FillingMember { member: "north".into(), listed: 12_000, total: Some(60_000) }],
             }],
+            mirror: None,
             damaged: Vec::new(),
             unfinished: Vec::new(),
             differing: Vec::new(),
@@ -222,6 +226,8 @@ mod tests {
                        west     down 2m, absent   v1.36.4   -         2        3         4KiB   2m    now: connection refused\n\n\
                        1 kinds followed, 3 objects, 1 watches\npods/v1 has not been read from north (12000 of about 60000 listed), west\n";
         assert_eq!(render(&status, false), format!("{members}no unfinished writes, no differences\n"));
+        let error = Some("the disk is full".into());
+        status.mirror = Some(MirrorStatus { on: true, objects: 1, bytes: 2, lag_seconds: None, error });
         status.damaged.push("the record 7 cannot be read".into());
         status.unfinished.push(UnfinishedWrite {
             resource: "deployments.apps".into(),
@@ -238,7 +244,7 @@ mod tests {
             name: "x".into(),
             members: vec!["west".into()],
         });
-        let rest = "the record 7 cannot be read\n\nUNFINISHED   OBJECT                            AGE   BEHIND   WHY\n\
+        let rest = "the mirror is not kept: the disk is full\nthe record 7 cannot be read\n\nUNFINISHED   OBJECT                            AGE   BEHIND   WHY\n\
                     delete       deployments.apps/web in default   25h   west     refused\n\n\
                     DIFFERS        IN\nnamespaces/x   west\n";
         assert_eq!(render(&status, false), format!("{members}{rest}"));

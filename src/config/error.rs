@@ -173,6 +173,12 @@ pub enum Problem {
     GroupVersion { group: String },
     #[error("the group \"{group}\" is given twice; keep one of the two")]
     GroupTwice { group: String },
+    #[error(
+        "\"{resource}\" is not a resource; write its plural like \"events\" or \"leases.coordination.k8s.io\", or \"*.example.com\""
+    )]
+    Resource { resource: String },
+    #[error("\"maxBytes: {value}\" is not a quantity of at least 1Mi; write it like \"4Gi\"")]
+    MirrorBytes { value: String },
     #[error("the group \"{group}\" is kubefold's own, which is always served; remove it")]
     OwnGroup { group: String },
 }

@@ -15,7 +15,7 @@ use crate::config::{
     collections, credentials, duration,
     error::{FileError, Whose},
     files::{Files, read_bounded},
-    kinds, kubeconfig, policies,
+    kinds, kubeconfig, mirror, policies,
     raw::{RawClientAuthority, RawConfig, RawDeadlines, RawMember, RawPeople, RawShared, RawSubject},
     shadow, shared,
 };
@@ -129,6 +129,7 @@ fn parse_text(text: &str, path: &Path, files: &mut Files) -> Result<Config, Conf
         aliases: aliases::aliases(&raw.aliases).map_err(whole)?,
         collections: collections::collections(&raw.collections).map_err(whole)?,
         shadow_fields: shadow::shadow_fields(&raw.shadow_resources).map_err(whole)?,
+        mirror: mirror::mirror(raw.mirror.as_ref()).map_err(whole)?,
         members,
     })
 }

@@ -17,6 +17,7 @@ mod files;
 mod kinds;
 mod kubeconfig;
 mod load;
+mod mirror;
 mod overriding;
 mod policies;
 mod policy;
@@ -37,6 +38,7 @@ pub use edit::{Alteration, Component, Edit, Format, How, KeyMap, Texts};
 pub use error::{ConfigError, FileError, KindProblem, PolicyProblem, Problem, ShadowProblem};
 pub use kinds::KindConfig;
 pub use load::{load, load_text};
+pub use mirror::{MirrorConfig, ResourcePattern};
 pub use overriding::{OverrideConfig, OverrideRule};
 pub use policies::{PolicySpec, SpecError, policy_of};
 pub use policy::{
@@ -284,6 +286,8 @@ pub struct Config {
     pub shadow_fields: ShadowFields,
     /// The host, behind whose kube-aggregator kubefold serves.
     pub aggregation: Option<Aggregation>,
+    /// What is kept of members' objects over a restart, as it was at the start.
+    pub mirror: MirrorConfig,
 }
 
 impl Config {
@@ -303,6 +307,7 @@ impl Config {
             aliases: Vec::new(),
             collections: Vec::new(),
             shadow_fields: ShadowFields::default(),
+            mirror: MirrorConfig::default(),
             aggregation: None,
         }
     }

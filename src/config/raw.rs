@@ -77,6 +77,27 @@ pub(super) struct RawConfig {
     /// The host cluster, whose kube-aggregator serves groups of this fleet. Default: none.
     #[cfg_attr(test, schemars(with = "Option<RawAggregation>"))]
     pub(super) aggregation: Option<Spanned<RawAggregation>>,
+    /// What kubefold keeps of the members' objects in its state directory, for a quick start (docs/mirror.md).
+    #[cfg_attr(test, schemars(with = "Option<RawMirror>"))]
+    pub(super) mirror: Option<Spanned<RawMirror>>,
+}
+
+/// What kubefold keeps of the members' objects in its state directory, so that it knows them when it starts again
+/// (docs/mirror.md). A change counts from the next start on.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct RawMirror {
+    /// `false`: nothing is kept, and each start lists all members anew. Default: `true`.
+    pub(super) enabled: Option<bool>,
+    /// Resources of which nothing is kept: `events`, `leases.coordination.k8s.io`, or `*.example.com` for all of a group.
+    /// Secrets need no entry: they are kept only with a key file of your own (`--state-key-file`), encrypted.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(with = "Vec<String>"))]
+    pub(super) exclude: Vec<Spanned<String>>,
+    /// How large the file may become, at least `1Mi`. What has no room is not kept. Default: `4Gi`.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    pub(super) max_bytes: Option<Spanned<String>>,
 }
 
 /// The host cluster, whose kube-aggregator serves groups of this fleet (docs/aggregation.md). Exactly one of `kubeconfig` and

@@ -1,10 +1,6 @@
 //! The catalog in the aggregated form of discovery.
 
-use std::sync::Arc;
-
-use crate::catalog::{
-    Catalog, Freshness, MergedGroup, MergedResource, MergedVersion, ResponseKind, Scope, Subresource,
-};
+use crate::catalog::{Catalog, MergedGroup, MergedResource, MergedVersion, words};
 use kubefold_wire::discovery::{
     Aggregated, GroupDiscovery, KindDiscovery, Metadata, ResourceDiscovery, SubresourceDiscovery, Text,
     VersionDiscovery,
@@ -23,53 +19,27 @@ fn group(group: &MergedGroup) -> GroupDiscovery<'_> {
 }
 
 fn version(version: &MergedVersion) -> VersionDiscovery<'_> {
-    let freshness = match version.freshness {
-        Freshness::Current => "Current",
-        Freshness::Stale => "Stale",
-    };
     VersionDiscovery {
         version: text(&version.version),
         resources: version.resources.iter().map(resource).collect(),
-        freshness: freshness.into(),
+        freshness: version.freshness.as_str().into(),
     }
 }
 
 fn resource(resource: &MergedResource) -> ResourceDiscovery<'_> {
-    let scope = match resource.scope {
-        Scope::Namespaced => "Namespaced",
-        Scope::Cluster => "Cluster",
-    };
     ResourceDiscovery {
         resource: text(&resource.gvr.resource),
-        response_kind: resource.response_kind.as_ref().map(kind),
-        scope: scope.into(),
+        response_kind: resource.response_kind.as_ref().map(KindDiscovery::from),
+        scope: resource.scope.as_str().into(),
         singular_resource: text(&resource.singular),
         verbs: words(&resource.verbs),
         short_names: words(&resource.short_names),
         categories: words(&resource.categories),
-        subresources: resource.subresources.iter().map(subresource).collect(),
+        subresources: resource.subresources.iter().map(SubresourceDiscovery::from).collect(),
     }
-}
-
-fn subresource(subresource: &Subresource) -> SubresourceDiscovery<'_> {
-    SubresourceDiscovery {
-        subresource: text(&subresource.subresource),
-        response_kind: subresource.kind.as_ref().map(kind),
-        accepted_types: subresource.accepted.iter().map(kind).collect(),
-        verbs: words(&subresource.verbs),
-    }
-}
-
-fn kind(kind: &ResponseKind) -> KindDiscovery<'_> {
-    KindDiscovery { group: text(&kind.group), version: text(&kind.version), kind: text(&kind.kind) }
 }
 
 /// A word as a document has it.
 pub(super) fn text(word: &str) -> Text<'_> {
     word.into()
-}
-
-/// Words as a document has them.
-pub(super) fn words(words: &[Arc<str>]) -> Vec<Text<'_>> {
-    words.iter().map(|word| text(word)).collect()
 }

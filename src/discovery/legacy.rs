@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::aggregated::{text, words};
+use super::aggregated::text;
+use crate::catalog::words;
 use crate::catalog::{Catalog, MergedGroup, MergedResource, MergedVersion, ResponseKind, Scope};
 use kubefold_wire::discovery::{ApiGroup, ApiGroupList, ApiResource, ApiResourceList, ApiVersions, compact};
 

@@ -3,8 +3,8 @@
 //! [`registry::Registry`] holds them; a [`Member`] keeps its identity through every change of its configuration.
 //! [`Member::send`] asks as kubefold itself or for a caller, as an [`Outgoing`] request says. `probe` keeps a member's health, `reflector` feeds what it tells to a store, [`view`] is its own API.
 //!
-//! May name: `view`, `authn`, `config`, `observe`, `placement`, `store`, `upstream`. One cycle of files: `reflector` and its `requests`, which
-//! hold the methods of one type.
+//! May name: `view`, `authn`, `config`, `observe`, `placement`, `store`, `mirror`, `upstream`. One cycle of files: `reflector`, its `requests`
+//! and `restored`, which hold the methods of one type.
 
 mod admission;
 pub mod authority;

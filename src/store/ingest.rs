@@ -153,6 +153,9 @@ impl Sequencer {
             self.prepare_again(at, &mut prepared, scratch);
         }
         self.put_prepared(at, prepared, Judged { verdict, is_part, seen }, scratch);
+        if source != Source::List {
+            self.note_change(&member, &scratch.own_key);
+        }
         true
     }
 

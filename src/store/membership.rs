@@ -153,6 +153,7 @@ impl Sequencer {
             gone: HashMap::new(),
             member_locals: BTreeSet::new(),
             parts: BTreeSet::new(),
+            tracking: None,
         };
         self.members.push(state);
         self.order_members();
@@ -215,6 +216,7 @@ impl Sequencer {
             member.listed_at = 0;
             // A restored member may hold again what it had deleted.
             member.gone.clear();
+            member.tracking = None;
         }
     }
 
@@ -223,6 +225,7 @@ impl Sequencer {
         if let Some(member) = self.member_mut(name) {
             member.seen += 1;
             member.left = false;
+            member.tracking = None;
         }
     }
 
@@ -290,6 +293,7 @@ impl Sequencer {
         // From the first: nothing is expected of it any more.
         if let Some(state) = self.member_mut(member) {
             state.left = true;
+            state.tracking = None;
         }
     }
 

@@ -50,6 +50,7 @@ mod tally;
 mod template;
 #[cfg(test)]
 mod tests;
+mod tracked;
 mod unite;
 mod unstored;
 mod watchers;
@@ -80,4 +81,5 @@ pub use rows::Row;
 pub use sequencer::{Ingested, Shared, Source};
 pub use snapshot::Snapshot;
 pub use tally::Held;
+pub use tracked::{Changes, MemberDocument, Position};
 pub use unstored::unstored;

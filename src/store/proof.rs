@@ -184,6 +184,7 @@ impl Sequencer {
             let member_local_key = self.member_local_key(own_key, member);
             self.remove_visible(&member_local_key);
         }
+        self.note_change(member, own_key);
         Ok(())
     }
 }

@@ -30,6 +30,7 @@ use crate::{
         rewrite::Facts,
         snapshot::{Counts, Snapshot, count},
         tally::Tally,
+        tracked::Tracking,
     },
 };
 use kubefold_wire::watch::EventType;
@@ -78,6 +79,8 @@ pub(super) struct MemberState {
     pub(super) member_locals: BTreeSet<Key>,
     /// Keys of the folds that have a part of it.
     pub(super) parts: BTreeSet<Key>,
+    /// What changed of its objects, while somebody asks for that.
+    pub(super) tracking: Option<Tracking>,
 }
 
 impl MemberState {
@@ -270,16 +273,20 @@ impl Sequencer {
 
     /// Takes a member's word that an object is gone.
     pub(super) fn deleted(&mut self, member: &MemberName, facts: &Facts<'_>) {
+        let own_key = key(&facts.namespace, &facts.name);
+        self.take_out(member, facts, &own_key);
+        self.note_change(member, &own_key);
+    }
+
+    fn take_out(&mut self, member: &MemberName, facts: &Facts<'_>, own_key: &str) {
         if let Some(state) = self.member_mut(member) {
             state.position = state.position.max(facts.member_rv);
         }
-        let own_key = key(&facts.namespace, &facts.name);
-        if self.folds.get(own_key.as_str()).and_then(|fold| fold.part(member)).is_some_and(|part| part.uid == facts.uid)
-        {
-            self.remove_part(&own_key, member);
+        if self.folds.get(own_key).and_then(|fold| fold.part(member)).is_some_and(|part| part.uid == facts.uid) {
+            self.remove_part(own_key, member);
             return;
         }
-        let member_local_key = self.member_local_key(&own_key, member);
+        let member_local_key = self.member_local_key(own_key, member);
         if self.is_member_local_of(&member_local_key, member)
             && self.objects.get(member_local_key.as_str()).is_some_and(|entry| entry.uid() == facts.uid)
         {

@@ -12,6 +12,7 @@ use crate::{
         Member,
         reflector::{Reflector, ReflectorState},
     },
+    mirror::MirroredKind,
     store::SLICE_ITEMS_MAX,
     stores::{Feed, Running, Stores},
 };
@@ -49,6 +50,7 @@ impl Stores {
                 member: Arc::clone(member),
                 store: Arc::clone(&running.store),
                 of_parts: running.of_parts,
+                mirror: self.mirror.get().cloned(),
                 state: Arc::clone(&state),
                 cancel: cancel.clone(),
             };
@@ -74,6 +76,10 @@ async fn leave(stores: Weak<Stores>, running: Arc<Running>, name: MemberName, fe
         tokio::task::yield_now().await;
     }
     running.store.forget(&name);
+    if let Some(stores) = stores.upgrade().filter(|_| !running.of_parts) {
+        let gvr = running.store.spec().gvr.clone();
+        stores.forget_kept(MirroredKind { gvr, member: name.clone() }).await;
+    }
     running.leaving.lock().remove(&name);
     if let Some(stores) = stores.upgrade() {
         stores.reconcile();

@@ -5,7 +5,7 @@
 //!
 //! One cycle of files: [`Stores`] is one type, and its methods stand in a file for each subject, which this one declares.
 //!
-//! May name: `view`, `config`, `observe`, `placement`, `store`, `upstream`, `respond`, `member`, `catalog`.
+//! May name: `view`, `config`, `observe`, `placement`, `store`, `upstream`, `respond`, `member`, `mirror`, `catalog`.
 
 mod definitions;
 mod feeds;
@@ -14,6 +14,7 @@ mod follow;
 mod late;
 mod marks;
 pub mod metrics;
+mod mirrored;
 pub(crate) mod names;
 mod parts;
 mod poll;
@@ -27,7 +28,7 @@ pub(crate) mod tests;
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
     sync::{
-        Arc, Weak,
+        Arc, OnceLock, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -42,6 +43,7 @@ use crate::{
     catalog::{self, Catalog, FleetCatalogue, Group, MemberCatalog, MergedResource},
     config::{Config, MemberName},
     member::{Member, reflector::ReflectorState, registry::Registry},
+    mirror::Mirror,
     placement::{moved::Moved, policy::Rules},
     respond::StoresError,
     search::Collection,
@@ -98,6 +100,8 @@ pub struct Stores {
     telling: Mutex<()>,
     late: Late,
     lock_holds: Arc<LockHolds>,
+    /// Where members' objects are kept for a restart, if they are.
+    mirror: OnceLock<Arc<Mirror>>,
     /// Bytes of objects; whoever would begin a further store above it is refused.
     bytes_max: AtomicU64,
     tasks: TaskTracker,
@@ -179,6 +183,7 @@ impl Stores {
             telling: Mutex::default(),
             late: Late::default(),
             lock_holds: Arc::default(),
+            mirror: OnceLock::new(),
             bytes_max: AtomicU64::new(u64::MAX),
             tasks,
             cancel,

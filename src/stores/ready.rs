@@ -20,6 +20,8 @@ use kubefold_wire::resource::Gvr;
 pub const UNKNOWN_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long one of the lenient view does, while they may yet come.
 const LENIENT_WAIT_MAX: Duration = Duration::from_secs(3);
+/// How often it is looked whether a member is still to be waited for that has not told yet what is new.
+const RESUMING_LOOK: Duration = Duration::from_millis(100);
 /// A member that has been asked and has not said a word for so long may be hanging; it is down after two such probes.
 pub(super) const SILENCE_MAX: Duration = Duration::from_secs(3);
 
@@ -152,7 +154,14 @@ impl Stores {
             changes.borrow_and_update();
             let unknown = self.unknown_to(running, reading);
             if unknown.is_empty() {
-                return Ok(());
+                let Some(until) = self.resuming_until(running, reading) else { return Ok(()) };
+                let until = until.min(limit).min(Instant::now() + RESUMING_LOOK);
+                if until <= Instant::now() {
+                    return Ok(());
+                }
+                // A member that goes down is not waited for, and nobody tells the store of that.
+                let _elapsed = tokio::time::timeout_at(until, changes.changed()).await;
+                continue;
             }
             if is_in_vain(&unknown, is_lenient, Some(running)) || self.readiness(running).is_unordered {
                 return Err(unread(running, &unknown));
@@ -164,6 +173,20 @@ impl Stores {
             // Either end of the wait will do: they may have got further meanwhile.
             let _elapsed = tokio::time::timeout_at(until, changes.changed()).await;
         }
+    }
+
+    /// Until when a reader waits for members of which the store has what an earlier process was told, and which may say soon what
+    /// is new. `None`: for none.
+    fn resuming_until(&self, running: &Running, reading: Reading<'_>) -> Option<Instant> {
+        let readiness = self.readiness(running);
+        let is_asked = |name: &MemberName| match reading.only {
+            Some(only) => only == name,
+            None => reading.audience.sees_member(name),
+        };
+        let resuming =
+            readiness.troubled.iter().filter(|one| is_asked(one.member.name()) && !one.member.health().is_down());
+        let until = resuming.filter_map(|one| Some(one.state.from_mirror()?.since + UNKNOWN_WAIT_MAX)).max();
+        until.filter(|until| *until > Instant::now())
     }
 
     /// Members whose objects of this kind have not been held completely since kubefold started.
@@ -298,15 +321,23 @@ fn is_lost(member: &Member) -> bool {
 
 /// One sentence, if what the store shows of the member may be old.
 pub(super) fn stale(member: &Member, state: &ReflectorState) -> Option<String> {
+    let from_mirror = state.from_mirror();
+    let of = from_mirror.map(|from| format!(", of {}s ago", from.age().as_secs())).unwrap_or_default();
     if member.health().is_down() {
-        return Some(format!("member {}; its last known state is shown", member.describe()));
+        return Some(format!("member {}; its last known state is shown{of}", member.describe()));
     }
     if let Some(trouble) = state.trouble() {
         return Some(format!(
-            "member {} has not been followed for {}s: {}; its last known state is shown",
+            "member {} has not been followed for {}s: {}; its last known state is shown{of}",
             member.name(),
             trouble.since.elapsed().as_secs(),
             trouble.cause
+        ));
+    }
+    if from_mirror.is_some() {
+        let name = member.name();
+        return Some(format!(
+            "member {name} has not been followed since kubefold started; its last known state is shown{of}"
         ));
     }
     // Its watch is open, but nothing may come through it: its etcd is gone, or it hangs.

@@ -91,6 +91,11 @@ impl SqlError {
         self.is_commit && !is_certain
     }
 
+    /// Says whether the file is no database any more, as far as could be seen.
+    pub fn is_damaged(&self) -> bool {
+        matches!(self.code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+    }
+
     fn code(&self) -> Option<ErrorCode> {
         self.cause.sqlite_error_code()
     }

@@ -3,7 +3,8 @@
 //! It resumes where its watch broke; only when the member says 410, is another or a restored cluster, or was not ready
 //! in between does it list again, and then that member only. What it does not know it never calls a deletion.
 //!
-//! One cycle of files: `Reflector` is one type, and its requests to the member stand in `requests`.
+//! One cycle of files: `Reflector` is one type, its requests to the member stand in `requests`, and how it begins with what the
+//! mirror has in `restored`.
 //!
 //! [`state`] decides, and this file drives: it does what the machine says and tells it what came of it.
 
@@ -11,6 +12,7 @@ mod error;
 mod progress;
 mod report;
 mod requests;
+mod restored;
 mod state;
 
 use std::{
@@ -25,7 +27,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     member::{Member, metrics::ListReason},
-    store::{FleetStore, SLICE_ITEMS_MAX},
+    mirror::Mirror,
+    store::{Entry, FleetStore, SLICE_ITEMS_MAX},
     upstream::{Class, Health, cause::Cause},
 };
 use kubefold_wire::{
@@ -35,7 +38,8 @@ use kubefold_wire::{
 use {
     error::SessionError,
     requests::{PAGE_ITEMS, StatusSaid, bookmark, ok, revision},
-    state::{Action, Input, Machine},
+    restored::Restored,
+    state::{Action, Begin, Input, Machine},
 };
 
 pub(crate) use {report::ReflectorState, requests::METADATA_LIST};
@@ -48,6 +52,8 @@ const INITIALIZING_MAX: u32 = 10;
 const SESSION_MIN: Duration = Duration::from_secs(5);
 /// A member ends our watches after this, each a little later than the one before, so that they do not all end at once.
 const WATCH_SECONDS: u64 = 300;
+/// A kube-apiserver begins a watch with all that it has to tell. When nothing has come for so long, that was all.
+const QUIET: Duration = Duration::from_millis(250);
 
 /// Feeds one member's objects of one kind to their store, until it is cancelled.
 pub(crate) struct Reflector {
@@ -55,6 +61,8 @@ pub(crate) struct Reflector {
     pub(crate) store: Arc<FleetStore>,
     /// Only parts are followed, by what of them says who they are.
     pub(crate) of_parts: bool,
+    /// What an earlier process was told.
+    pub(crate) mirror: Option<Arc<Mirror>>,
     pub(crate) state: Arc<ReflectorState>,
     pub(crate) cancel: CancellationToken,
 }
@@ -62,7 +70,7 @@ pub(crate) struct Reflector {
 impl Reflector {
     /// Runs until cancelled. Cancel: safe at any point; the store keeps what it has.
     pub(crate) async fn run(self) {
-        let mut machine = Machine::new(self.member.outages());
+        let Some(mut machine) = self.cancel.run_until_cancelled(self.begin()).await else { return };
         let mut initializing = 0;
         loop {
             let began = Instant::now();
@@ -101,6 +109,18 @@ impl Reflector {
         }
     }
 
+    /// Begins with what the mirror has, or with nothing.
+    async fn begin(&self) -> Machine {
+        let outages = self.member.outages();
+        match self.restore().await {
+            None => Machine::new(outages),
+            Some(Restored::At(position)) => {
+                Machine::restored(outages, self.member.incarnation(), Begin::Resume(position))
+            }
+            Some(Restored::Old) => Machine::restored(outages, self.member.incarnation(), Begin::Afresh),
+        }
+    }
+
     /// Does what the machine says, from the first action of a session until its watch ends.
     async fn session(&self, machine: &mut Machine, first: Action) -> Result<(), SessionError> {
         let (admission, mut action) = (self.member.admission(), first);
@@ -109,13 +129,16 @@ impl Reflector {
                 Action::Identify => {
                     let check = self.member.share_identity(machine.is_without_history());
                     let incarnation = admission.begin(check).await?;
-                    self.store.join(self.member.name(), &self.member.cluster_uid().unwrap_or_default());
+                    let uid = self.member.cluster_uid().unwrap_or_default();
+                    if self.store.cluster_uid(self.member.name()).is_some_and(|known| known != uid) {
+                        machine.distrust();
+                    }
+                    self.store.join(self.member.name(), &uid);
                     Input::Identified { incarnation }
                 }
                 Action::Compare { forget } => {
                     self.forget(forget);
-                    let position = self.store.position(self.member.name());
-                    Input::Compared { backwards: position > 0 && admission.begin(self.revision()).await? < position }
+                    Input::Compared { backwards: admission.begin(self.is_backwards()).await? }
                 }
                 Action::Describe { forget } => {
                     self.forget(forget);
@@ -200,6 +223,17 @@ impl Reflector {
         let _elapsed = timeout(pause, becomes_ready).await;
     }
 
+    /// Says whether the member's revision is below the position.
+    async fn is_backwards(&self) -> Result<bool, SessionError> {
+        let position = self.store.position(self.member.name());
+        if position == 0 {
+            return Ok(false);
+        }
+        let now = self.revision().await?;
+        self.state.current.store(now, Ordering::Relaxed);
+        Ok(now < position)
+    }
+
     /// Says whether the kind is a custom resource whose definition changed since this was last asked.
     ///
     /// Then its objects may read differently at the same revision, by other defaults. A kube-apiserver tells no event of that,
@@ -250,13 +284,22 @@ impl Reflector {
             if token.is_empty() {
                 let doomed = self.store.end_list(name, list);
                 self.state.end_list();
-                for slice in doomed.chunks(SLICE_ITEMS_MAX) {
-                    self.room().await;
-                    self.store.remove_slice(slice);
-                    tokio::task::yield_now().await;
+                self.remove(&doomed).await;
+                if self.mirror.is_some() {
+                    self.store.track(name, self.state.definition.load(Ordering::Relaxed), true);
                 }
+                self.resumed();
                 return Ok(list);
             }
+        }
+    }
+
+    /// Removes in slices what a list did not see.
+    async fn remove(&self, doomed: &[Arc<Entry>]) {
+        for slice in doomed.chunks(SLICE_ITEMS_MAX) {
+            self.room().await;
+            self.store.remove_slice(slice);
+            tokio::task::yield_now().await;
         }
     }
 
@@ -282,9 +325,14 @@ impl Reflector {
         }
         let mut lines = Lines::default();
         let lasts = Instant::now() + SESSION_MIN;
+        let mut quiet = Instant::now() + QUIET;
         loop {
             let frame = tokio::select! {
                 frame = body.frame() => frame,
+                () = sleep_until(quiet), if self.state.is_restored() => {
+                    self.resumed();
+                    continue;
+                }
                 () = sleep_until(lasts), if !self.state.is_settled() => {
                     self.settled();
                     continue;
@@ -296,6 +344,10 @@ impl Reflector {
             while let Some(line) = lines.next_line() {
                 self.take(&Event::parse(&line)?)?;
                 machine.apply(Input::Progress(self.store.position(name)));
+            }
+            quiet = Instant::now() + QUIET;
+            if self.state.is_restored() && self.store.position(name) >= self.state.current.load(Ordering::Relaxed) {
+                self.resumed();
             }
         }
         if lines.is_mid_line() {

@@ -1,8 +1,11 @@
 //! What a reflector says about itself.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use http::{HeaderMap, header};
@@ -28,10 +31,30 @@ pub(crate) struct Trouble {
     pub since: Instant,
 }
 
+/// What is shown of a member is what an earlier process was told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FromMirror {
+    /// How old that was when it was read.
+    age: Duration,
+    /// When it was read.
+    pub(crate) since: Instant,
+}
+
+impl FromMirror {
+    /// How long ago the member was followed.
+    pub(crate) fn age(&self) -> Duration {
+        self.age + self.since.elapsed()
+    }
+}
+
 /// What a reflector says about itself.
 #[derive(Debug, Default)]
 pub(crate) struct ReflectorState {
     trouble: Mutex<Option<Trouble>>,
+    /// Present until the member has told what is new.
+    from_mirror: Mutex<Option<FromMirror>>,
+    /// A current revision of the member, as it was found before the last watch.
+    pub(super) current: AtomicU64,
     /// How far its list is; absent when it has one to the end.
     progress: Mutex<Option<Progress>>,
     /// Causes that the log has since the member was last followed for long: retries say nothing.
@@ -59,6 +82,30 @@ impl ReflectorState {
     /// Why it does not follow its member now; `None` while it does.
     pub(crate) fn trouble(&self) -> Option<Trouble> {
         self.trouble.lock().clone()
+    }
+
+    /// Says whether what is shown of the member is what an earlier process was told, and how old.
+    pub(crate) fn from_mirror(&self) -> Option<FromMirror> {
+        *self.from_mirror.lock()
+    }
+
+    pub(super) fn is_restored(&self) -> bool {
+        self.from_mirror.lock().is_some()
+    }
+
+    /// Notes that the member's objects are those that an earlier process was told so long ago.
+    pub(super) fn restore(&self, age: Duration) {
+        *self.from_mirror.lock() = Some(FromMirror { age, since: Instant::now() });
+        self.news.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Notes that the member has told what is new; true if that was to come.
+    pub(super) fn resume(&self) -> bool {
+        let was_restored = self.from_mirror.lock().take().is_some();
+        if was_restored {
+            self.news.fetch_add(1, Ordering::AcqRel);
+        }
+        was_restored
     }
 
     /// Says whether no store can hold what the member has of this kind: nothing orders it.

@@ -113,6 +113,18 @@ impl Machine {
         Self { state: State::Between(Begin::List(ListReason::First)), incarnation: 0, outages, pause: PAUSE_MIN }
     }
 
+    /// A reflector that begins with what an earlier process knew of the member's incarnation.
+    pub(super) fn restored(outages: u64, incarnation: u64, begin: Begin) -> Self {
+        Self { state: State::Between(begin), incarnation, outages, pause: PAUSE_MIN }
+    }
+
+    /// The objects that the store has are another cluster's than the one that answers.
+    pub(super) fn distrust(&mut self) {
+        if self.incarnation != 0 {
+            self.incarnation = u64::MAX;
+        }
+    }
+
     /// Says whether nothing that the member told earlier is continued: whatever comes is compared byte by byte.
     pub(super) fn is_without_history(&self) -> bool {
         self.incarnation == 0 || self.begin() == Begin::Afresh
@@ -273,6 +285,27 @@ mod tests {
         assert_eq!(machine.apply(Input::Identified { incarnation: 1 }), Action::Compare { forget });
         machine.apply(Input::Compared { backwards: false });
         assert_eq!(machine.apply(Input::Described { changed: true }), Action::List(ListReason::Outage));
+    }
+
+    #[test]
+    fn a_restored_reflector_resumes_in_the_cluster_that_it_knows_alone() {
+        let restored = Machine::restored(3, 1, Begin::Resume(9));
+        let mut machine = restored;
+        assert_eq!(machine.apply(Input::Began { outages: 3 }), Action::Identify);
+        assert_eq!(machine.apply(Input::Identified { incarnation: 1 }), Action::Compare { forget: None });
+        assert_eq!(machine.state, State::Comparing(Begin::Resume(9)));
+        let mut machine = restored;
+        assert_eq!(machine.apply(Input::Began { outages: 3 }), Action::Identify);
+        machine.distrust();
+        let forget = Some(ListReason::OtherCluster);
+        assert_eq!(machine.apply(Input::Identified { incarnation: 1 }), Action::Compare { forget });
+        // It was down when kubefold started: it may have been restored from a backup.
+        let mut machine = restored;
+        machine.apply(Input::Began { outages: 4 });
+        assert_eq!(machine.state, State::Identifying(Begin::Afresh));
+        let mut cold = Machine::new(3);
+        cold.distrust();
+        assert!(cold.is_without_history());
     }
 
     #[test]

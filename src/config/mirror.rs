@@ -1,0 +1,101 @@
+//! What is kept of members' objects over a restart.
+
+use serde_saphyr::Spanned;
+
+use crate::config::{
+    Problem,
+    checked::{Checked, fault},
+    raw::RawMirror,
+};
+use kubefold_wire::{names::is_dns_subdomain, quantity::Quantity, resource::Gvr};
+
+/// The size of the file where none is given. Units: bytes.
+const BYTES_MAX_DEFAULT: u64 = 4 << 30;
+/// A smaller file could not hold the objects that every cluster has. Units: bytes.
+const BYTES_MAX_LEAST: u64 = 1 << 20;
+
+/// What is kept of members' objects over a restart, and how much.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MirrorConfig {
+    /// Something is kept.
+    pub enabled: bool,
+    /// What is not.
+    pub exclude: Vec<ResourcePattern>,
+    /// The file has no more than this. Units: bytes.
+    pub bytes_max: u64,
+}
+
+impl Default for MirrorConfig {
+    fn default() -> Self {
+        Self { enabled: true, exclude: Vec::new(), bytes_max: BYTES_MAX_DEFAULT }
+    }
+}
+
+/// Resources by group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourcePattern {
+    /// The plural; `*` is every resource of the group.
+    resource: String,
+    /// Empty is core.
+    group: String,
+}
+
+impl ResourcePattern {
+    /// Says whether it names that resource, in whatever version.
+    pub fn names(&self, gvr: &Gvr) -> bool {
+        *self.group == *gvr.group && (self.resource == "*" || *self.resource == *gvr.resource)
+    }
+
+    /// Reads `events`, `leases.coordination.k8s.io` or `*.example.com`; `None` if it is none.
+    fn parse(text: &str) -> Option<Self> {
+        let (resource, group) = match text.split_once('.') {
+            Some((resource, group)) if is_dns_subdomain(group) => (resource, group),
+            Some(_) => return None,
+            None => (text, ""),
+        };
+        let is_plural =
+            !resource.is_empty() && resource.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+        let fits = is_plural || resource == "*" && !group.is_empty();
+        fits.then(|| Self { resource: resource.to_owned(), group: group.to_owned() })
+    }
+}
+
+/// Checks the section.
+pub(super) fn mirror(raw: Option<&Spanned<RawMirror>>) -> Checked<MirrorConfig> {
+    let Some(raw) = raw.map(|raw| &raw.value) else { return Ok(MirrorConfig::default()) };
+    let pattern = |at: &Spanned<String>| match ResourcePattern::parse(&at.value) {
+        Some(pattern) => Ok(pattern),
+        None => fault(at, Problem::Resource { resource: at.value.clone() }),
+    };
+    Ok(MirrorConfig {
+        enabled: raw.enabled.unwrap_or(true),
+        exclude: raw.exclude.iter().map(pattern).collect::<Checked<_>>()?,
+        bytes_max: raw.max_bytes.as_ref().map(bytes_max).transpose()?.unwrap_or(BYTES_MAX_DEFAULT),
+    })
+}
+
+fn bytes_max(at: &Spanned<String>) -> Checked<u64> {
+    let bytes = Quantity::parse(&at.value).ok().and_then(|quantity| u64::try_from(quantity.value()).ok());
+    match bytes.filter(|bytes| *bytes >= BYTES_MAX_LEAST) {
+        Some(bytes) => Ok(bytes),
+        None => fault(at, Problem::MirrorBytes { value: at.value.clone() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_names_a_resource_of_one_group_or_all_of_a_group() {
+        let names = |pattern: &str, group: &str, resource: &str| {
+            ResourcePattern::parse(pattern).unwrap().names(&Gvr::new(group, "v1", resource))
+        };
+        assert!(names("events", "", "events") && !names("events", "events.k8s.io", "events"));
+        assert!(names("leases.coordination.k8s.io", "coordination.k8s.io", "leases"));
+        assert!(names("*.example.com", "example.com", "widgets") && !names("*.example.com", "", "widgets"));
+        for text in ["", "*", "Event", "events/status", "a.", "*.Example"] {
+            assert_eq!(ResourcePattern::parse(text), None, "{text}");
+        }
+    }
+}

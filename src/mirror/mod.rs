@@ -1,0 +1,328 @@
+//! What members' objects were, on disk: so that a kubefold that starts knows them, and asks members only for what is new.
+//!
+//! One file of SQLite in the state directory has, for each kind and member, the objects as the member gave them and the
+//! position to which they belong, always of the same moment. It is written behind the stores, in batches, by one task; nothing
+//! waits for it. It is no source of truth: whatever is wrong with it is said once, and kubefold begins without it.
+//!
+//! May name: `config`, `store`.
+
+mod figures;
+mod file;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::HashMap,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use arc_swap::ArcSwapOption;
+use kubefold_sql::{KeyFile, OpenError, SqlError, rusqlite::ErrorCode};
+use parking_lot::Mutex;
+
+use crate::{
+    config::{Config, MemberName, MirrorConfig},
+    store::{Changes, MemberDocument, Position},
+};
+use kubefold_wire::resource::Gvr;
+
+use self::file::File;
+pub use self::{
+    figures::{Figures, register},
+    file::{KeptCatalog, KeptObject, KeptPosition},
+};
+
+/// The file in the state directory, and those that SQLite has beside it.
+const FILE: &str = "mirror.db";
+const FILES_BESIDE: [&str; 2] = ["mirror.db-wal", "mirror.db-shm"];
+/// A file that could not be read is kept under this name, in the place of an earlier one.
+const SET_ASIDE: &str = "mirror.db.damaged";
+/// How long nothing is written after a write that failed.
+pub const REST: Duration = Duration::from_secs(30);
+
+/// One member's objects of one kind.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct MirroredKind {
+    /// The kind.
+    pub gvr: Gvr,
+    /// The member.
+    pub member: MemberName,
+}
+
+/// Says whether objects of a kind are encrypted, or not kept at all.
+fn is_secret(gvr: &Gvr) -> bool {
+    gvr.group.is_empty() && &*gvr.resource == "secrets"
+}
+
+/// Why something could not be kept or read.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum MirrorError {
+    /// The database refuses.
+    #[error("{}", said(.0))]
+    Sql(#[from] SqlError),
+    /// A row is not what was written.
+    #[error("the object {key} of {resource} of member {member} is damaged")]
+    Damaged {
+        /// Its key in its member.
+        key: String,
+        /// Its kind.
+        resource: String,
+        /// The member.
+        member: MemberName,
+    },
+    /// The file cannot be used at all.
+    #[error("there is no mirror")]
+    Off,
+}
+
+fn said(error: &SqlError) -> String {
+    match error.is_full() {
+        true => "the disk, or the file's limit (mirror.maxBytes), is full".to_owned(),
+        false => error.to_string(),
+    }
+}
+
+/// The objects of members on disk. All of it blocks but the figures.
+pub struct Mirror {
+    directory: PathBuf,
+    config: MirrorConfig,
+    key: Option<KeyFile>,
+    file: ArcSwapOption<File>,
+    figures: Mutex<Figures>,
+}
+
+impl std::fmt::Debug for Mirror {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mirror").field("directory", &self.directory).finish_non_exhaustive()
+    }
+}
+
+impl Mirror {
+    /// Opens the file of a state directory, or begins one. What is wrong with it is logged, and there is no mirror then.
+    ///
+    /// `key` is a key file that somebody named: without one no Secret is kept.
+    pub fn open(directory: &Path, config: &Config, key: Option<KeyFile>) -> Arc<Self> {
+        let this = Self {
+            directory: directory.to_owned(),
+            config: config.mirror.clone(),
+            key,
+            file: ArcSwapOption::empty(),
+            figures: Mutex::default(),
+        };
+        if this.config.enabled {
+            this.open_file(config);
+        } else if let Err(error) = this.remove() {
+            tracing::warn!(%error, "the mirror is disabled, and its file cannot be removed");
+        }
+        Arc::new(this)
+    }
+
+    fn open_file(&self, config: &Config) {
+        let is_kept = |feed: &MirroredKind| {
+            let mut present = config.members.iter().filter(|member| !member.absent);
+            self.keeps(&feed.gvr) && present.any(|member| member.name == feed.member)
+        };
+        let opened = match self.try_open() {
+            Ok(file) => Some(file),
+            Err(error) if is_damaged(&error) => self.begin_anew(&error),
+            Err(error) => return self.is_off(&error),
+        };
+        let Some(file) = opened else { return };
+        let prepared = file.prepare(self.config.bytes_max).and_then(|()| file.retain(is_kept));
+        let file = match prepared {
+            Ok(()) => Some(file),
+            Err(error) if error.is_damaged() => {
+                drop(file);
+                self.begin_anew(&error)
+            }
+            Err(error) => return self.is_off(&error),
+        };
+        self.figures.lock().is_on = file.is_some();
+        self.file.store(file.map(Arc::new));
+    }
+
+    fn try_open(&self) -> Result<File, OpenError> {
+        // A wrong or missing key has ended kubefold when it opened its journal.
+        let key = self.key.as_ref().and_then(|key| key.key(true).ok());
+        File::open(&self.directory.join(FILE), key)
+    }
+
+    /// Sets a file aside that cannot be read, and begins a new one.
+    fn begin_anew(&self, cause: &dyn std::error::Error) -> Option<File> {
+        let path = self.directory.join(FILE);
+        tracing::error!(%cause, "the mirror is damaged and set aside as {SET_ASIDE}: members are listed anew");
+        self.figures.lock().fail(cause);
+        let begin = || -> io::Result<()> {
+            fs::rename(&path, self.directory.join(SET_ASIDE))?;
+            FILES_BESIDE.iter().try_for_each(|file| remove_if_there(&self.directory.join(file)))
+        };
+        if let Err(error) = begin() {
+            self.is_off(&error);
+            return None;
+        }
+        let opened = self.try_open().map_err(|error| self.is_off(&error)).ok()?;
+        opened.prepare(self.config.bytes_max).map_err(|error| self.is_off(&error)).ok()?;
+        Some(opened)
+    }
+
+    fn is_off(&self, cause: &dyn std::error::Error) {
+        tracing::error!(%cause, "there is no mirror: a restart will list all members anew");
+        let mut figures = self.figures.lock();
+        figures.fail(cause);
+        figures.is_on = false;
+        self.file.store(None);
+    }
+
+    /// Removes what an earlier process kept.
+    fn remove(&self) -> io::Result<()> {
+        [FILE, SET_ASIDE].iter().chain(&FILES_BESIDE).try_for_each(|file| remove_if_there(&self.directory.join(file)))
+    }
+
+    /// Says whether the objects of a kind are kept.
+    pub fn keeps(&self, gvr: &Gvr) -> bool {
+        self.config.enabled
+            && (!is_secret(gvr) || self.key.is_some())
+            && !self.config.exclude.iter().any(|pattern| pattern.names(gvr))
+    }
+
+    /// Says whether something is to be kept, with or without a file.
+    pub fn is_wanted(&self) -> bool {
+        self.config.enabled
+    }
+
+    /// Says whether there is a file to keep anything in.
+    pub fn is_on(&self) -> bool {
+        self.figures.lock().is_on
+    }
+
+    fn file(&self) -> Result<Arc<File>, MirrorError> {
+        self.file.load_full().ok_or(MirrorError::Off)
+    }
+
+    /// Where the objects that are kept of a feed stand. `None`: none are, or not all.
+    pub fn position(&self, feed: &MirroredKind) -> Option<KeptPosition> {
+        let kept = self.file().ok()?.position(feed);
+        kept.map_err(|error| self.failed(&error.into())).ok().flatten()
+    }
+
+    /// Objects of a feed behind a key, in the order of their keys; an empty page is behind the last.
+    ///
+    /// Errors: one of them is damaged, or the database refuses; what is kept of the feed is no more then.
+    pub fn page(&self, feed: &MirroredKind, after: &str) -> Result<Vec<KeptObject>, MirrorError> {
+        let file = self.file()?;
+        file.page(feed, after).inspect_err(|error| {
+            self.failed(error);
+            self.forget(feed);
+        })
+    }
+
+    /// Keeps what changed of a feed, and where that leads to, in one transaction. `false`: what it is to be added to is not
+    /// there, such as in a file that was begun anew.
+    ///
+    /// Errors: nothing of it is kept; what was before stands.
+    pub fn keep(&self, feed: &MirroredKind, changes: Changes) -> Result<bool, MirrorError> {
+        let kept = self.file()?.keep(feed, changes);
+        self.noted(kept)
+    }
+
+    /// Keeps all objects of a feed, as far as they are others than before. It is in one transaction if that is not much;
+    /// otherwise nothing counts until all of it is there.
+    ///
+    /// Errors: nothing of the feed counts, or what was before stands.
+    pub fn keep_all(
+        &self,
+        feed: &MirroredKind,
+        position: &Position,
+        documents: HashMap<String, MemberDocument>,
+    ) -> Result<(), MirrorError> {
+        let kept = self.file()?.keep_all(feed, position, documents);
+        self.noted(kept)
+    }
+
+    /// Notes whether a member is followed of which nothing has changed.
+    ///
+    /// Errors: the database refuses.
+    pub fn touch(&self, feed: &MirroredKind, is_followed: bool) -> Result<(), MirrorError> {
+        let touched = self.file()?.touch(feed, is_followed);
+        self.noted(touched)
+    }
+
+    /// Keeps nothing more of a feed.
+    pub fn forget(&self, feed: &MirroredKind) {
+        let forgotten = self.file().and_then(|file| Ok(file.forget(feed)?));
+        if let Err(error) = forgotten {
+            self.failed(&error);
+        }
+    }
+
+    /// What the members served.
+    pub fn catalogs(&self) -> Vec<KeptCatalog> {
+        let Ok(file) = self.file() else { return Vec::new() };
+        file.catalogs().map_err(|error| self.failed(&error.into())).unwrap_or_default()
+    }
+
+    /// Keeps what a member serves.
+    ///
+    /// Errors: the database refuses.
+    pub fn keep_catalog(&self, catalog: KeptCatalog) -> Result<(), MirrorError> {
+        let kept = self.file()?.keep_catalog(catalog);
+        self.noted(kept)
+    }
+
+    /// Everything that the stores had has been written.
+    pub fn is_level(&self) {
+        let counted = self.file.load_full().and_then(|file| file.counted());
+        self.figures.lock().level(counted);
+    }
+
+    /// What is kept, and how it goes.
+    pub fn figures(&self) -> Figures {
+        self.figures.lock().clone()
+    }
+
+    fn noted<T>(&self, outcome: Result<T, SqlError>) -> Result<T, MirrorError> {
+        outcome.map_err(|error| {
+            let error = MirrorError::from(error);
+            self.failed(&error);
+            error
+        })
+    }
+
+    /// Says once what is wrong. A damaged file is replaced.
+    fn failed(&self, error: &MirrorError) {
+        match error {
+            MirrorError::Sql(cause) if cause.is_damaged() => {
+                if self.file.swap(None).is_some() {
+                    let file = self.begin_anew(cause);
+                    self.file.store(file.map(Arc::new));
+                }
+            }
+            MirrorError::Off => {}
+            error => {
+                if self.figures.lock().fail(error) {
+                    tracing::error!(%error, "the mirror cannot be kept: a restart may have to list members anew");
+                }
+            }
+        }
+    }
+}
+
+/// Says whether a file is no mirror. A newer version's may be wanted again, and a disk that refuses would refuse a new file, too.
+fn is_damaged(error: &OpenError) -> bool {
+    use ErrorCode::{CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, PermissionDenied, ReadOnly, SystemIoFailure};
+    let of_disk = [CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, PermissionDenied, ReadOnly, SystemIoFailure];
+    match error {
+        OpenError::Sql { cause, .. } => cause.sqlite_error_code().is_none_or(|code| !of_disk.contains(&code)),
+        OpenError::Newer { .. } | OpenError::Io { .. } => false,
+    }
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

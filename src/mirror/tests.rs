@@ -1,0 +1,272 @@
+//! A store, the file behind it, and what a later process finds there.
+
+use std::{collections::BTreeMap, os::unix::fs::PermissionsExt};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use kubefold_sql::{Database, Durability};
+use kubefold_wire::{
+    resource::Gvk,
+    watch::{Event, EventType},
+};
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::{file::MIGRATIONS, *};
+use crate::{
+    config::load_text,
+    store::{FleetStore, Identities, KindSpec, LogLimits, Naming, Revisions, Shared},
+};
+
+const MEMBERS: &str = "members: [{name: east, inCluster: true}, {name: west, inCluster: true}]\n";
+
+fn member(name: &str) -> MemberName {
+    MemberName::new(name).unwrap()
+}
+
+fn config(more: &str) -> Config {
+    load_text(&format!("{MEMBERS}{more}"), Path::new("clusters.yaml")).unwrap()
+}
+
+/// A store of a kind with east in it, and its objects as the member has them.
+struct World {
+    store: FleetStore,
+    of: MirroredKind,
+    revision: u64,
+    objects: BTreeMap<String, String>,
+}
+
+impl World {
+    /// Empty, and followed from revision 10 on.
+    fn new(resource: &str, kind: &str) -> Self {
+        let shared = Shared {
+            naming: Arc::new(Naming::new(&config(""))),
+            identities: Arc::new(Identities::default()),
+            revisions: Arc::new(Revisions::volatile()),
+            log_limits: LogLimits::default(),
+        };
+        let gvr = Gvr::new("", "v1", resource);
+        let gvk = Gvk { group: "".into(), version: "v1".into(), kind: kind.into() };
+        let store = FleetStore::new(Arc::new(KindSpec::new(gvr.clone(), gvk, true)), shared, |_| {});
+        let east = member("east");
+        store.join(&east, "u-east");
+        store.begin_list(&east);
+        store.end_list(&east, 10);
+        store.track(&east, 3, true);
+        let of = MirroredKind { gvr, member: east };
+        Self { store, of, revision: 10, objects: BTreeMap::new() }
+    }
+
+    /// An event of the member's watch.
+    fn event(&mut self, name: &str, text: Option<&str>) {
+        self.revision += 1;
+        let key = format!("a/{name}");
+        let document = |data: &str| {
+            format!(
+                r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"{name}","namespace":"a","uid":"u-{name}","resourceVersion":"{}"}},"data":{{"k":"{data}"}}}}"#,
+                self.revision
+            )
+        };
+        let (event_type, object) = match text {
+            Some(text) => (EventType::Modified, document(text)),
+            None => (EventType::Deleted, document("")),
+        };
+        match text {
+            Some(_) => drop(self.objects.insert(key, object.clone())),
+            None => drop(self.objects.remove(&key)),
+        }
+        self.store.watch_event(&self.of.member, &Event { event_type, object: &object }).unwrap();
+    }
+
+    /// What the task behind the stores does.
+    fn write(&self, mirror: &Mirror) -> Result<(), MirrorError> {
+        let Some(changes) = self.store.take_changes(&self.of.member) else { return Ok(()) };
+        let written = match changes.is_whole {
+            true => {
+                let documents = self.store.documents(&self.of.member);
+                let Changes { position, objects, is_whole } = self.store.take_changes(&self.of.member).unwrap();
+                assert!(objects.is_empty() && !is_whole);
+                mirror.keep_all(&self.of, &position, documents)
+            }
+            false => mirror.keep(&self.of, changes).map(|is_kept| assert!(is_kept)),
+        };
+        if written.is_err() {
+            self.store.give_changes_back(&self.of.member);
+        }
+        written
+    }
+}
+
+/// All that is kept of a kind, if it counts.
+fn kept(mirror: &Mirror, of: &MirroredKind) -> Option<(u64, BTreeMap<String, String>)> {
+    let revision = mirror.position(of)?.position.revision;
+    let (mut all, mut after) = (BTreeMap::new(), String::new());
+    loop {
+        let page = mirror.page(of, &after).unwrap();
+        let Some(last) = page.last() else { return Some((revision, all)) };
+        after = last.key.clone();
+        all.extend(page.into_iter().map(|kept| (kept.key, kept.document)));
+    }
+}
+
+fn opened(directory: &TempDir) -> Arc<Mirror> {
+    Mirror::open(directory.path(), &config(""), None)
+}
+
+/// What another program does to the database.
+fn meddle(directory: &TempDir, change: &'static str) {
+    let database = Database::open(&directory.path().join(FILE), &MIGRATIONS).unwrap();
+    database.write(Durability::Synced, |sql| sql.execute_batch(change)).unwrap();
+}
+
+fn error(mirror: &Mirror) -> String {
+    mirror.figures().error.as_deref().unwrap_or_default().to_owned()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    /// A process that is killed between two batches, however long they are.
+    #[test]
+    fn what_is_kept_is_what_the_member_had_at_the_position(
+        batches in prop::collection::vec(prop::collection::vec((0..8_u8, prop::option::weighted(0.7, "[a-z]{1,9}")), 0..9), 1..9),
+        listed_again in 0..9_usize,
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let mirror = opened(&directory);
+        let mut world = World::new("configmaps", "ConfigMap");
+        for (at, batch) in batches.into_iter().enumerate() {
+            if at == listed_again {
+                let objects: Vec<String> = world.objects.values().cloned().collect();
+                let items: Vec<&str> = objects.iter().map(String::as_str).collect();
+                world.store.begin_list(&world.of.member);
+                prop_assert!(world.store.take_changes(&world.of.member).is_none(), "a list is half there");
+                world.store.list_slice(&world.of.member, &items);
+                world.store.end_list(&world.of.member, world.revision);
+                world.store.track(&world.of.member, 3, true);
+            }
+            for (name, text) in batch {
+                world.event(&format!("cm-{name}"), text.as_deref());
+            }
+            world.write(&mirror).unwrap();
+            let later = opened(&directory);
+            prop_assert_eq!(kept(&later, &world.of), Some((world.revision, world.objects.clone())));
+            let position = later.position(&world.of).unwrap().position;
+            prop_assert_eq!((&*position.cluster_uid, position.definition), ("u-east", 3));
+        }
+    }
+}
+
+#[test]
+fn nothing_is_kept_of_what_is_excluded_or_of_members_that_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut world = World::new("configmaps", "ConfigMap");
+    let again = |world: &mut World, more: &str| {
+        let mirror = Mirror::open(directory.path(), &config(more), None);
+        let was_kept = kept(&mirror, &world.of).is_some();
+        if mirror.keeps(&world.of.gvr) {
+            world.event("one", Some("x"));
+            world.store.give_changes_back(&world.of.member);
+            world.write(&mirror).unwrap();
+        }
+        was_kept
+    };
+    assert!(!again(&mut world, "") && again(&mut world, "") && again(&mut world, "mirror: {exclude: [secrets]}\n"));
+    assert!(!again(&mut world, "mirror: {exclude: [configmaps]}\n") && !again(&mut world, ""));
+    let left = config("").members.split_off(1);
+    drop(Mirror::open(directory.path(), &Config { members: left, ..config("") }, None));
+    assert!(!again(&mut world, ""), "east was gone for a while");
+    assert!(!again(&mut world, "mirror: {enabled: false}\n"));
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_damaged_file_is_set_aside_and_a_newer_one_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut world = World::new("configmaps", "ConfigMap");
+    world.event("one", Some("x"));
+    fs::write(directory.path().join(FILE), "a file of somebody else's, longer than a hundred bytes, so that it could be one, which it is not at all, is it?").unwrap();
+    let mirror = opened(&directory);
+    assert!(mirror.is_on() && error(&mirror).contains("is no database"), "{}", error(&mirror));
+    assert!(fs::read_to_string(directory.path().join(SET_ASIDE)).unwrap().starts_with("a file of somebody"));
+    world.write(&mirror).unwrap();
+    mirror.is_level();
+    assert_eq!((error(&mirror), mirror.figures().rows), (String::new(), 1));
+    assert_eq!(kept(&opened(&directory), &world.of).unwrap().1, world.objects);
+
+    meddle(&directory, "PRAGMA user_version = 99");
+    let newer = opened(&directory);
+    assert!(!newer.is_on() && error(&newer).contains("a newer version wrote"), "{}", error(&newer));
+    assert!(newer.position(&world.of).is_none());
+    assert!(matches!(world.write(&newer), Err(MirrorError::Off) | Ok(())));
+}
+
+#[test]
+fn a_row_that_is_not_what_was_written_is_not_used_and_nor_is_its_kind() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut world = World::new("configmaps", "ConfigMap");
+    world.event("one", Some("x"));
+    world.write(&opened(&directory)).unwrap();
+    meddle(&directory, "UPDATE objects SET document = CAST('{}' AS BLOB)");
+    let mirror = opened(&directory);
+    let refused = mirror.page(&world.of, "").unwrap_err().to_string();
+    assert_eq!(refused, "the object a/one of configmaps of member east is damaged");
+    assert_eq!((error(&mirror), mirror.position(&world.of)), (refused, None));
+    // Nor are changes added to what is not there.
+    world.event("two", Some("y"));
+    let changes = world.store.take_changes(&world.of.member).unwrap();
+    assert!(!mirror.keep(&world.of, changes).unwrap() && mirror.position(&world.of).is_none());
+}
+
+#[test]
+fn a_full_file_has_what_was_before_and_goes_on_once_there_is_room() {
+    let directory = tempfile::tempdir().unwrap();
+    let of_size =
+        |size: &str| Mirror::open(directory.path(), &config(&format!("mirror: {{maxBytes: {size}}}\n")), None);
+    let mirror = of_size("1Mi");
+    let mut world = World::new("configmaps", "ConfigMap");
+    world.event("one", Some("x"));
+    world.write(&mirror).unwrap();
+    let before = (world.revision, world.objects.clone());
+    world.event("two", Some(&"x".repeat(2 << 20)));
+    assert!(world.write(&mirror).unwrap_err().to_string().contains("mirror.maxBytes"));
+    assert_eq!(kept(&mirror, &world.of), Some(before));
+    // What does not fit in one transaction counts for nothing until all of it is there.
+    for at in 0..12 {
+        world.event(&format!("large-{at}"), Some(&"x".repeat(1 << 20)));
+    }
+    let mirror = of_size("9Mi");
+    world.write(&mirror).unwrap_err();
+    assert_eq!(kept(&mirror, &world.of), None);
+    let mirror = of_size("1Gi");
+    world.write(&mirror).unwrap();
+    mirror.is_level();
+    assert_eq!(kept(&mirror, &world.of), Some((world.revision, world.objects.clone())));
+    assert_eq!((error(&mirror), mirror.figures().rows), (String::new(), 14));
+}
+
+#[test]
+fn secrets_are_kept_with_a_key_of_ones_own_alone_and_with_another_one_no_more() {
+    let (directory, keys) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let key = |byte: u8| {
+        let path = keys.path().join(byte.to_string());
+        fs::write(&path, STANDARD.encode([byte; 32])).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        KeyFile::new(Some(path), keys.path())
+    };
+    let opened = |key: Option<KeyFile>| Mirror::open(directory.path(), &config(""), key);
+    let mut world = World::new("secrets", "Secret");
+    world.event("one", Some("hunter"));
+    assert!(!opened(None).keeps(&world.of.gvr) && opened(Some(key(1))).keeps(&world.of.gvr));
+    world.write(&opened(Some(key(1)))).unwrap();
+    assert_eq!(kept(&opened(Some(key(1))), &world.of).unwrap().1, world.objects);
+    let is_on_disk = || {
+        let mut files = fs::read_dir(directory.path()).unwrap().map(|file| fs::read(file.unwrap().path()).unwrap());
+        files.any(|bytes| bytes.windows(6).any(|window| window == b"hunter"))
+    };
+    assert!(!is_on_disk());
+    assert_eq!(kept(&opened(Some(key(2))), &world.of), None, "another key");
+    world.store.give_changes_back(&world.of.member);
+    world.write(&opened(Some(key(2)))).unwrap();
+    assert!(kept(&opened(Some(key(2))), &world.of).is_some() && !is_on_disk());
+    assert_eq!(kept(&opened(None), &world.of), None, "no key");
+    assert_eq!(kept(&opened(Some(key(2))), &world.of), None, "it was forgotten");
+}

@@ -1,0 +1,198 @@
+//! What changes of a member's objects, for who keeps them outside of the store: with each batch of changes the position
+//! that it leads to, so that both always agree.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    ops::Bound,
+    sync::Arc,
+};
+
+use crate::{
+    config::MemberName,
+    store::{
+        entry::{Entry, Key},
+        fleet_store::FleetStore,
+        naming::key,
+        part::Part,
+        sequencer::Sequencer,
+    },
+};
+
+/// Changed objects of one member that are remembered. With more, all of its objects count as changed.
+const CHANGED_MAX: usize = 1 << 16;
+/// Objects that are looked at under one lock.
+const LOOKED_AT_MAX: usize = 1024;
+
+/// An object as its member gave it. It holds on to what the store has, and copies nothing.
+#[derive(Clone, Debug)]
+pub enum MemberDocument {
+    /// Of a member-local object.
+    Local(Arc<Entry>),
+    /// Of a folded one.
+    Part(Arc<Part>),
+}
+
+impl MemberDocument {
+    /// Its revision in its member.
+    pub fn revision(&self) -> u64 {
+        match self {
+            Self::Local(entry) => entry.provenance.member_rv(),
+            Self::Part(part) => part.member_rv,
+        }
+    }
+
+    /// Appends the member's own bytes.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Local(entry) => entry.write_original(out),
+            Self::Part(part) => out.extend_from_slice(part.document.text().as_bytes()),
+        }
+    }
+}
+
+/// Where a member's objects in a store stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The UID of the member's cluster.
+    pub cluster_uid: Arc<str>,
+    /// The member's revision, from which its watch can go on.
+    pub revision: u64,
+    /// The generation of the definition by which the objects were read; 0 where the kind has none.
+    pub definition: u64,
+}
+
+/// What changed since it was asked for last.
+#[derive(Clone, Debug)]
+pub struct Changes {
+    /// Where the objects stand with these changes.
+    pub position: Position,
+    /// Anything may have changed: [`FleetStore::documents`] has all objects, and the next [`FleetStore::take_changes`] what
+    /// changes while they are read.
+    pub is_whole: bool,
+    /// The changed objects by own key; `None`: it is gone.
+    pub objects: HashMap<String, Option<MemberDocument>>,
+}
+
+/// What is remembered of a member's changes.
+#[derive(Debug)]
+pub(super) struct Tracking {
+    definition: u64,
+    is_whole: bool,
+    changed: HashMap<String, Option<MemberDocument>>,
+}
+
+impl FleetStore {
+    /// Remembers from here on what changes of a member's objects, which are in the store completely. With `is_whole` all of them
+    /// count as changed. It ends with the next full list, or another life of the member.
+    pub fn track(&self, member: &MemberName, definition: u64, is_whole: bool) {
+        let mut inner = self.lock();
+        if let Some(state) = inner.member_mut(member) {
+            state.tracking = Some(Tracking { definition, is_whole, changed: HashMap::new() });
+        }
+    }
+
+    /// What changed of a member's objects since this was asked last. `None`: it is not tracked, and may be half-listed.
+    pub fn take_changes(&self, member: &MemberName) -> Option<Changes> {
+        let mut inner = self.lock();
+        let state = inner.member_mut(member)?;
+        let (cluster_uid, revision) = (Arc::clone(&state.cluster_uid), state.position);
+        let tracking = state.tracking.as_mut().filter(|_| revision > 0)?;
+        let is_whole = std::mem::take(&mut tracking.is_whole);
+        let objects = std::mem::take(&mut tracking.changed);
+        let position = Position { cluster_uid, revision, definition: tracking.definition };
+        Some(Changes { position, is_whole, objects })
+    }
+
+    /// Has all objects of a member count as changed: what was taken could not be kept.
+    pub fn give_changes_back(&self, member: &MemberName) {
+        let mut inner = self.lock();
+        if let Some(tracking) = inner.member_mut(member).and_then(|state| state.tracking.as_mut()) {
+            tracking.is_whole = true;
+            tracking.changed = HashMap::new();
+        }
+    }
+
+    /// All objects of a member by own key, read in slices: some may have changed since the first was read.
+    pub fn documents(&self, member: &MemberName) -> HashMap<String, MemberDocument> {
+        let mut documents = HashMap::new();
+        for kind in [Own::Parts, Own::Locals] {
+            let mut after = None;
+            while let Some(last) = self.peek(|inner| inner.documents_after(member, kind, after.take(), &mut documents))
+            {
+                after = Some(last);
+            }
+        }
+        documents
+    }
+
+    /// The UID of the cluster that a member's objects are of; `None` while the store does not know the member.
+    pub fn cluster_uid(&self, member: &MemberName) -> Option<Arc<str>> {
+        self.peek(|inner| inner.member(member).map(|state| Arc::clone(&state.cluster_uid)))
+    }
+}
+
+/// Which of a member's objects.
+#[derive(Clone, Copy)]
+enum Own {
+    Parts,
+    Locals,
+}
+
+impl Sequencer {
+    /// Notes that something may be another document under a member's own key, or none.
+    pub(super) fn note_change(&mut self, member: &MemberName, own_key: &str) {
+        let is_tracked = self.member(member).and_then(|state| state.tracking.as_ref());
+        if is_tracked.is_none_or(|tracking| tracking.is_whole) {
+            return;
+        }
+        let document = self.document(member, own_key);
+        let Some(tracking) = self.member_mut(member).and_then(|state| state.tracking.as_mut()) else { return };
+        tracking.changed.insert(own_key.to_owned(), document);
+        if tracking.changed.len() > CHANGED_MAX {
+            tracking.is_whole = true;
+            tracking.changed = HashMap::new();
+        }
+    }
+
+    /// What a member has under an own key.
+    fn document(&self, member: &MemberName, own_key: &str) -> Option<MemberDocument> {
+        if let Some(part) = self.folds.get(own_key).and_then(|fold| fold.part(member)) {
+            return Some(MemberDocument::Part(Arc::clone(part)));
+        }
+        let entry = self.objects.get(self.member_local_key(own_key, member).as_str())?;
+        let is_it = !entry.folded && entry.holders.first() == Some(member);
+        is_it.then(|| MemberDocument::Local(Arc::clone(entry)))
+    }
+
+    /// Adds the next slice of a member's documents. Gives the key behind which to go on, if there may be more.
+    fn documents_after(
+        &self,
+        member: &MemberName,
+        own: Own,
+        after: Option<Key>,
+        documents: &mut HashMap<String, MemberDocument>,
+    ) -> Option<Key> {
+        let state = self.member(member)?;
+        let keys: &BTreeSet<Key> = match own {
+            Own::Parts => &state.parts,
+            Own::Locals => &state.member_locals,
+        };
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let slice = keys.range((start, Bound::Unbounded)).take(LOOKED_AT_MAX);
+        let (mut looked_at, mut last) = (0, None);
+        for visible in slice {
+            let own_key = match own {
+                Own::Parts => visible.to_string(),
+                Own::Locals => {
+                    let (namespace, name) = visible.split_once('/').unwrap_or(("", visible));
+                    key(namespace, &self.shared.naming.own(&self.spec.gvr, name))
+                }
+            };
+            if let Some(document) = self.document(member, &own_key) {
+                documents.insert(own_key, document);
+            }
+            (looked_at, last) = (looked_at + 1, Some(visible));
+        }
+        last.filter(|_| looked_at == LOOKED_AT_MAX).cloned()
+    }
+}
