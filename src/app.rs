@@ -101,8 +101,7 @@ impl App {
         stores.bound(options.store_bytes_max.or_else(memory::for_objects));
         let writer = Writer::new(LiveFleet::new(Arc::clone(&stores)), journal, tasks.clone(), draining.clone());
         stores.configure(&config);
-        let key = options.state_key_file.clone().map(|file| KeyFile::new(Some(file), state.path()));
-        let mirror = Mirror::open(state.path(), &config, key);
+        let mirror = mirror(&options, &config, &state);
         stores.mirror_in(Arc::clone(&mirror));
         keep(&tasks, &draining, &registry, &stores, &state);
         let reader = Reader::new(Arc::clone(&stores), options.freshness, draining.clone());
@@ -179,6 +178,12 @@ fn journal(options: &Options, state: &StateDir) -> anyhow::Result<Journal> {
     Journal::open(state.path(), &key).context("cannot open the journal in the state directory")
 }
 
+/// What an earlier process knew of the members' objects.
+fn mirror(options: &Options, config: &Config, state: &StateDir) -> Arc<Mirror> {
+    let key = options.state_key_file.clone().map(|file| KeyFile::new(Some(file), state.path()));
+    Mirror::open(state.path(), config, key)
+}
+
 /// The members, with what an earlier process knew of them.
 fn registry(
     config: &Config,
@@ -227,7 +232,7 @@ fn metrics(
         stores::metrics::register_lag(stores, room);
     });
     metrics.room("store", |room| stores::metrics::register(stores, room));
-    metrics.room("mirror", |room| mirror::register(mirror, room));
+    metrics.room("mirror", |room| mirror::metrics::register(mirror, room));
     metrics.room("http", |room| served.register(room));
     metrics.room("certificate", |room| expiries.register(room));
     if let Some(auditing) = auditing {

@@ -17,7 +17,10 @@ use tokio::time::Instant;
 
 use crate::{
     config::MemberName,
-    mirror::{MirrorError, MirroredKind, figures::Counted, is_secret},
+    mirror::{
+        figures::Counted,
+        kind::{MirrorError, MirroredKind, is_secret},
+    },
     store::{Changes, MemberDocument, Position},
 };
 use kubefold_wire::resource::Gvr;

@@ -8,6 +8,8 @@
 
 mod figures;
 mod file;
+mod kind;
+pub mod metrics;
 #[cfg(test)]
 mod tests;
 
@@ -24,16 +26,17 @@ use kubefold_sql::{KeyFile, OpenError, SqlError, rusqlite::ErrorCode};
 use parking_lot::Mutex;
 
 use crate::{
-    config::{Config, MemberName, MirrorConfig},
+    config::{Config, MirrorConfig},
     store::{Changes, MemberDocument, Position},
 };
 use kubefold_wire::resource::Gvr;
 
-use self::file::File;
 pub use self::{
-    figures::{Figures, register},
+    figures::Figures,
     file::{KeptCatalog, KeptObject, KeptPosition},
+    kind::{MirrorError, MirroredKind},
 };
+use self::{file::File, kind::is_secret};
 
 /// The file in the state directory, and those that SQLite has beside it.
 const FILE: &str = "mirror.db";
@@ -42,48 +45,6 @@ const FILES_BESIDE: [&str; 2] = ["mirror.db-wal", "mirror.db-shm"];
 const SET_ASIDE: &str = "mirror.db.damaged";
 /// How long nothing is written after a write that failed.
 pub const REST: Duration = Duration::from_secs(30);
-
-/// One member's objects of one kind.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct MirroredKind {
-    /// The kind.
-    pub gvr: Gvr,
-    /// The member.
-    pub member: MemberName,
-}
-
-/// Says whether objects of a kind are encrypted, or not kept at all.
-fn is_secret(gvr: &Gvr) -> bool {
-    gvr.group.is_empty() && &*gvr.resource == "secrets"
-}
-
-/// Why something could not be kept or read.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum MirrorError {
-    /// The database refuses.
-    #[error("{}", said(.0))]
-    Sql(#[from] SqlError),
-    /// A row is not what was written.
-    #[error("the object {key} of {resource} of member {member} is damaged")]
-    Damaged {
-        /// Its key in its member.
-        key: String,
-        /// Its kind.
-        resource: String,
-        /// The member.
-        member: MemberName,
-    },
-    /// The file cannot be used at all.
-    #[error("there is no mirror")]
-    Off,
-}
-
-fn said(error: &SqlError) -> String {
-    match error.is_full() {
-        true => "the disk, or the file's limit (mirror.maxBytes), is full".to_owned(),
-        false => error.to_string(),
-    }
-}
 
 /// The objects of members on disk. All of it blocks but the figures.
 pub struct Mirror {

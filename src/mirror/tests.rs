@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::{file::MIGRATIONS, *};
 use crate::{
-    config::load_text,
+    config::{MemberName, load_text},
     store::{FleetStore, Identities, KindSpec, LogLimits, Naming, Revisions, Shared},
 };
 

@@ -51,6 +51,7 @@ mod template;
 #[cfg(test)]
 mod tests;
 mod tracked;
+mod tracking;
 mod unite;
 mod unstored;
 mod watchers;
@@ -81,5 +82,5 @@ pub use rows::Row;
 pub use sequencer::{Ingested, Shared, Source};
 pub use snapshot::Snapshot;
 pub use tally::Held;
-pub use tracked::{Changes, MemberDocument, Position};
+pub use tracking::{Changes, MemberDocument, Position};
 pub use unstored::unstored;

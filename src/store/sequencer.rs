@@ -30,7 +30,7 @@ use crate::{
         rewrite::Facts,
         snapshot::{Counts, Snapshot, count},
         tally::Tally,
-        tracked::Tracking,
+        tracking::Tracking,
     },
 };
 use kubefold_wire::watch::EventType;

@@ -53,7 +53,7 @@ async fn an_unknown_member_is_left_out_of_the_lenient_view_and_refused_by_the_ot
     let before = api.get(CONFIG_MAPS).await["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
 
     west.kill();
-    fleet.restart().await;
+    fleet.restart_without_mirror().await;
     // Whatever an informer asks after a restart, nothing reads as a deletion.
     let end = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
     for query in [

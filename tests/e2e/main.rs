@@ -46,6 +46,7 @@ mod list_watch;
 mod login;
 mod member_view;
 mod membership;
+mod mirror;
 mod observe;
 mod openapi;
 mod partial;

@@ -252,6 +252,16 @@ impl Kubefold {
         self.ready().await;
     }
 
+    /// The same, without what it kept of the members' objects.
+    pub async fn restart_without_mirror(&self) {
+        self.kill9();
+        for file in ["mirror.db", "mirror.db-wal", "mirror.db-shm"] {
+            let removed = fs::remove_file(self.state_dir().join(file));
+            assert!(removed.is_ok() || !self.state_dir().join(file).exists(), "{file} stays");
+        }
+        self.restart().await;
+    }
+
     /// Waits until it ends of itself.
     pub async fn ended(&self) -> ExitStatus {
         loop {

@@ -227,6 +227,7 @@ impl Reflector {
     async fn is_backwards(&self) -> Result<bool, SessionError> {
         let position = self.store.position(self.member.name());
         if position == 0 {
+            self.state.current.store(0, Ordering::Relaxed);
             return Ok(false);
         }
         let now = self.revision().await?;
@@ -288,7 +289,6 @@ impl Reflector {
                 if self.mirror.is_some() {
                     self.store.track(name, self.state.definition.load(Ordering::Relaxed), true);
                 }
-                self.resumed();
                 return Ok(list);
             }
         }
@@ -323,6 +323,7 @@ impl Reflector {
         if self.state.watched.swap(true, Ordering::Relaxed) {
             self.member.reflectors().watch_restarted();
         }
+        self.resume_if_level();
         let mut lines = Lines::default();
         let lasts = Instant::now() + SESSION_MIN;
         let mut quiet = Instant::now() + QUIET;
@@ -346,9 +347,7 @@ impl Reflector {
                 machine.apply(Input::Progress(self.store.position(name)));
             }
             quiet = Instant::now() + QUIET;
-            if self.state.is_restored() && self.store.position(name) >= self.state.current.load(Ordering::Relaxed) {
-                self.resumed();
-            }
+            self.resume_if_level();
         }
         if lines.is_mid_line() {
             return Err(SessionError::Torn);

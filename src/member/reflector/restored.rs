@@ -81,6 +81,15 @@ impl Reflector {
         }
     }
 
+    /// Looks whether the member has told all up to the revision that it had when it was asked.
+    pub(super) fn resume_if_level(&self) {
+        if self.state.is_restored()
+            && self.store.position(self.member.name()) >= self.state.current.load(Ordering::Relaxed)
+        {
+            self.resumed();
+        }
+    }
+
     /// The member has told all that it had when it was asked: what the store has of it is as of now.
     pub(super) fn resumed(&self) {
         if self.state.resume() {

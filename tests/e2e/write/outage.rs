@@ -253,7 +253,7 @@ async fn down(stage: &Stage) {
 /// A member that kubefold has never seen: no name can be promised, but a pin needs its own member alone.
 async fn unknown(stage: &Stage) {
     stage.west.0.cut().await;
-    stage.fleet.restart().await;
+    stage.fleet.restart_without_mirror().await;
     let maps = "/api/v1/namespaces/default/configmaps";
     let pin =
         |member: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("a@{member}")}});
