@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::search::{SearchError, fields, query::Facts, time};
+use crate::search::{Facts, SearchError, fields, time};
 use kubefold_wire::selector::{FieldPath, text_of};
 
 /// Fields that an order may name.
