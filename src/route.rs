@@ -5,6 +5,7 @@
 
 mod allowed;
 mod own;
+mod searchable;
 mod searched;
 mod selected;
 
@@ -28,7 +29,7 @@ use crate::{
     read::{Reader, over_websocket},
     respond::{RouteError, ViewError},
     review::{self, is_review},
-    route::searched::Searchable,
+    route::searchable::Searchable,
     search::{self, PathOf},
     status::{self, STATUS_PATH},
     store::unix_micros,

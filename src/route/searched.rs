@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwapOption;
 use http::{Method, Response, Uri, request::Parts};
 
 use crate::{
@@ -13,7 +12,7 @@ use crate::{
     discovery::{Discovery, is_discovery_path, is_openapi_path},
     read::{Collected, Searched, Source},
     respond::{RouteError, SearchRefused},
-    route::{Router, allowed::action_of, is_admin},
+    route::{Router, allowed::action_of, is_admin, searchable::Shown},
     search::{
         Collection, CollectionKinds, Condition, GroupResource, KindName, Owner, OwnerBy, Parameters, PathOf, Query,
     },
@@ -44,19 +43,6 @@ const CONTROLLERS: [(&str, &str); 7] = [
     ("batch", "cronjobs"),
     ("", "replicationcontrollers"),
 ];
-
-/// What is kept for searches.
-#[derive(Default)]
-pub(super) struct Searchable {
-    /// The fleet's catalog as it was last shown, and what it was made of.
-    catalog: ArcSwapOption<Shown>,
-    discovery: Discovery,
-}
-
-struct Shown {
-    of: Arc<Catalog>,
-    shown: Arc<Catalog>,
-}
 
 /// A kind that is asked for, and what its members allow.
 struct Allowed {

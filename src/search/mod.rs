@@ -7,6 +7,7 @@
 
 mod collections;
 mod error;
+mod facts;
 mod fields;
 mod order;
 mod page;
@@ -21,11 +22,12 @@ mod tests;
 pub use self::{
     collections::{Collection, CollectionKinds, KindName},
     error::SearchError,
+    facts::Facts,
     fields::{FieldOperator, FieldTerm},
     order::{Order, OrderBy, OrderField, Value},
     page::{Page, Position, Ranked, Top},
     parameters::{Parameters, is_search_label, searches},
     paths::{GROUP, PathOf, VERSION},
-    query::{Condition, Created, Facts, GroupResource, Owner, OwnerBy, Owners, Query},
+    query::{Condition, Created, GroupResource, Owner, OwnerBy, Owners, Query},
     time::micros,
 };

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::search::{SearchError, fields, query::Facts, time};
+use crate::search::{Facts, SearchError, fields, time};
 use kubefold_wire::selector::{FieldPath, text_of};
 
 /// Fields that an order may name.
@@ -108,7 +108,8 @@ impl OrderField {
     ///
     /// Errors: it is neither.
     pub fn parse(text: &str) -> Result<Self, SearchError> {
-        Ok(match text.trim().strip_prefix('.').unwrap_or(text.trim()) {
+        let trimmed = text.trim();
+        Ok(match trimmed.strip_prefix('.').unwrap_or(trimmed) {
             "cluster" => Self::Cluster,
             "namespace" | "metadata.namespace" => Self::Namespace,
             "name" | "metadata.name" => Self::Name,
@@ -117,7 +118,7 @@ impl OrderField {
             "resource_version" | "resourceVersion" | "metadata.resourceVersion" => Self::Revision,
             "uid" | "metadata.uid" => Self::Uid,
             _ => {
-                let path = Some(text.trim()).filter(|text| text.contains('.')).and_then(fields::path_of);
+                let path = Some(trimmed).filter(|text| text.contains('.')).and_then(fields::path_of);
                 Self::Path(path.ok_or_else(|| SearchError::Order(text.to_owned()))?)
             }
         })

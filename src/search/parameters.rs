@@ -153,7 +153,7 @@ impl Parameters<'_> {
             limit: [in_url, labelled].into_iter().flatten().min(),
             offset: in_label(&["offset"])?.unwrap_or_default(),
             // A client that sets a limit in the URL, as kubectl always does, asks for pages, and goes on until there are none.
-            with_continue: with_continue.unwrap_or(in_url.is_some()),
+            with_continue: with_continue.unwrap_or_else(|| in_url.is_some()),
             with_remaining,
             // A label's limit is what its author wants to see in all.
             total: labelled.filter(|_| in_url.is_some() && with_continue != Some(true)),

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::HashSet, sync::LazyLock};
 
-use crate::search::{FieldTerm, Order, Page, time};
+use crate::search::{Facts, FieldTerm, Order, Page, facts::first, time};
 use kubefold_wire::{
     locate::{self, Paths},
     selector::{Labels, Operator, Requirement, text_of},
@@ -87,36 +87,6 @@ pub struct GroupResource {
 
 /// The UIDs of whoever has to control a row, once the owner was looked up. `None`: whoever, or nobody.
 pub type Owners<'a> = Option<&'a HashSet<String>>;
-
-/// What is known of a row without a look into its document.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Facts<'a> {
-    /// The member that has it.
-    pub cluster: &'a str,
-    /// Its namespace; empty for a cluster-scoped object.
-    pub namespace: &'a str,
-    /// Its own name.
-    pub name: &'a str,
-    /// Its UID in its member.
-    pub uid: &'a str,
-    /// Its kind.
-    pub kind: &'a str,
-    /// The group of its kind.
-    pub group: &'a str,
-    /// The JSON of its labels, if it has any.
-    pub labels: Option<&'a str>,
-    /// Its revision.
-    pub revision: u64,
-}
-
-impl Facts<'_> {
-    /// When the document says that the object was created.
-    pub(super) fn created<'j>(&self, json: &'j str) -> Option<Cow<'j, str>> {
-        static CREATED: LazyLock<Paths> =
-            LazyLock::new(|| Paths::new([(0, ["metadata", "creationTimestamp"].as_slice())]));
-        first(&CREATED, json).and_then(text_of)
-    }
-}
 
 impl Condition {
     /// One of these.
@@ -209,12 +179,6 @@ pub(super) fn controller(json: &str) -> Option<String> {
         let uid = locate::value_at(reference.get(), &["uid"]).filter(|_| is_controller)?;
         text_of(uid).map(Cow::into_owned)
     })
-}
-
-fn first<'j>(paths: &Paths, json: &'j str) -> Option<&'j str> {
-    let mut found = Vec::new();
-    paths.locate_valid(json, &mut found).ok()?;
-    json.get(found.first()?.range.clone())
 }
 
 /// Says whether a name has a text in it, without regard to ASCII case.

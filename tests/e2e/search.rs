@@ -1,10 +1,11 @@
 //! Searches over real members: the examples of Clusterpedia's documentation with the real kubectl, what it does wrong, and who
 //! may find what.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, process::Stdio, time::Duration};
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
 
 use testbed::{
     FleetFile, Kubectl, Kubefold, Member, Output, Testbed, eventually,
@@ -227,6 +228,18 @@ async fn of_one_cluster(world: &World) {
     assert!(said.refused().contains("NotFound") && said.stderr.contains("member east"), "{said}");
     let said = world.kubectl("north", &["get", "pods"]).await;
     assert!(!said.succeeded(), "{said}");
+    for (path, field, value) in [
+        ("resources/version", "major", "1"),
+        ("resources/clusters/east/version", "major", "1"),
+        ("resources/api", "kind", "APIVersions"),
+        ("resources/apis", "kind", "APIGroupList"),
+        ("resources/apis/apps", "name", "apps"),
+        ("resources/clusters/east/apis/apps/v1", "groupVersion", "apps/v1"),
+    ] {
+        assert_eq!(world.get(path).await[field], value, "{path}");
+    }
+    let groups = world.get("resources/apis").await.to_string();
+    assert!(groups.contains("batch") && !groups.contains("kubefold.io"), "what members have: {groups}");
 }
 
 async fn of_an_owner(world: &World) {
@@ -436,6 +449,13 @@ async fn watched(world: &World) {
     for event in &events[3..] {
         assert_eq!(&again.next(SOON).await.expect("the rest"), event);
     }
+    let set_path = format!("/apis/apps/v1/namespaces/{}/replicasets/web-1", world.space);
+    let set_of_west = world.bed["west"].api().await.get(&set_path).await;
+    let uid = set_of_west["metadata"]["uid"].as_str().unwrap();
+    let mut watch = api.watch(&format!("{ROOT}/{}?ownerUID={uid}&watch=true", world.pods())).await;
+    for pod in ["web-1-a", "web-1-b"] {
+        assert_eq!(said(&watch.next(SOON).await.expect("what it controls")), format!("ADDED Pod {pod} west"));
+    }
     let one = format!("{ROOT}/{}?names=lone&watch=true&resourceVersion={from}", world.pods());
     let mut watch = api.watch(&one).await;
     let said_gone =
@@ -533,6 +553,28 @@ async fn kubefold_search_finds_what_its_flags_say() {
         (json["items"].as_array().unwrap().len(), &json["items"][0]["spec"]["containers"][0]["image"]),
         (1, &json!("main:1"))
     );
+    let mut watch = tokio::process::Command::new(testbed::program())
+        .args(["search", "lone", "-n", world.space, "--watch", "--state-dir"])
+        .arg(world.fleet.state_dir())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut told = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let mut next = async || {
+        let line = tokio::time::timeout(SOON, told.next_line()).await.expect("a line in time").unwrap().unwrap();
+        line.split_whitespace().take(4).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(next().await, "EVENT NAMESPACE NAME CLUSTER");
+    assert_eq!(next().await, format!("ADDED {space} lone east"));
+    assert_eq!(next().await, format!("ADDED {space} lone west"));
+    let gone = ["delete", "pod", "lone", "-n", space, "--grace-period=0", "--force"];
+    world.bed["west"].kubectl(&gone).await.ok();
+    let mut last = next().await;
+    while last.starts_with("MODIFIED") {
+        last = next().await;
+    }
+    assert_eq!(last, format!("DELETED {space} lone west"));
     for (args, why) in [
         (&["--kind", "nothings"][..], "no member serves a resource \"nothings\""),
         (&[".spec.replicas>3"], "the operator is not understood"),

@@ -87,8 +87,8 @@ impl Search<'_> {
         rows.truncate(size.unwrap_or(usize::MAX));
         let left_out = (page.offset as u64).min(seen);
         let remaining = seen.saturating_sub(left_out).saturating_sub(rows.len() as u64);
-        let given = page.after.as_ref().map_or(page.offset, |after| after.given() + page.offset) + rows.len();
-        let goes_on = remaining > 0 && page.may_go_on(rows.len() + page.offset);
+        let given = page.after.as_ref().map_or(0, Position::given) + rows.len();
+        let goes_on = remaining > 0 && page.may_go_on(rows.len());
         let next =
             rows.last().filter(|_| goes_on).map(|last| Position::behind(&self.query.order, last.key.clone(), given));
         let hits = rows.into_iter().filter_map(|ranked| self.shown(ranked.row)).collect();

@@ -31,7 +31,7 @@ use crate::{
         fresh::{Due, Need, prove, scope_of},
     },
     respond::{ReadError, SearchRefused},
-    search::{Collection, CollectionKinds, OwnerBy, Query},
+    search::{Collection, CollectionKinds, OwnerBy, Page, Query},
     store::{Audience, Naming, Revision, Row},
     stores::Target,
     view::list_options,
@@ -254,7 +254,7 @@ impl Reader {
         unknown.map(|name| format!("there is no member {}", kubefold_wire::golang::Quoted(name))).collect()
     }
 
-    fn watch_search(&self, searched: Searched<'_>, written: Written) -> Result<Response<Body>, Status> {
+    fn watch_search(&self, mut searched: Searched<'_>, written: Written) -> Result<Response<Body>, Status> {
         let query = &searched.query;
         if query.page.total.is_some() || query.page.offset > 0 {
             return Err(SearchRefused::Unwatchable("a limit or an offset").into());
@@ -265,6 +265,8 @@ impl Reader {
             )
             .into());
         }
+        // As Kubernetes: a watch has no pages.
+        searched.query.page = Page::default();
         // Selectors are the search's own.
         let own = |key: &str| matches!(key, "labelSelector" | "fieldSelector" | "limit" | "continue");
         let pairs = form_urlencoded::parse(searched.asked.query.as_bytes()).filter(|(key, _)| !own(key));

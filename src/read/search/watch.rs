@@ -3,7 +3,12 @@
 //! All kinds take their revisions from one counter. Before anything is told, each store has published all that is below the last
 //! revision that was given out: so what is told up to there is complete, and a client goes on at any revision that it was told.
 
-use std::{collections::VecDeque, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    collections::{HashSet, VecDeque},
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use futures::future::select_all;
@@ -23,12 +28,12 @@ use crate::{
         search::{
             COLLECTION_TYPE, Searched, Source,
             body::Written,
-            find::{Hit, Search},
+            find::{Controllers, Hit, Search},
         },
         watcher::error_frame,
     },
     respond::ReadError,
-    search::Query,
+    search::{Owner, OwnerBy, Query},
     store::{Cursor, Expired, Interest, ReadAfter, Record, Revision, Row, Shared},
     view::ListOptions,
 };
@@ -81,6 +86,8 @@ struct Watcher {
     sources: Vec<Source>,
     followed: Vec<Followed>,
     query: Query,
+    /// Who has to control what is told of.
+    controllers: Option<Controllers>,
     is_of_fleet: bool,
     is_collection: bool,
     written: Written,
@@ -120,6 +127,7 @@ pub(super) fn watch(searched: Searched<'_>, written: Written, options: &ListOpti
         told: if let (At::Revision(asked), false) = (options.at, initial) { Revision(asked) } else { last },
         sources,
         followed,
+        controllers: query.owner.as_ref().map(itself),
         query,
         is_of_fleet,
         is_collection: collection.is_some(),
@@ -141,6 +149,16 @@ pub(super) fn watch(searched: Searched<'_>, written: Written, options: &ListOpti
         Some((Ok::<_, BodyError>(Frame::data(chunk)), watcher))
     });
     watch_response(Media::Json, StreamBody::new(chunks).boxed_unsync())
+}
+
+/// The owner itself, as who controls what is told of.
+fn itself(owner: &Owner) -> Controllers {
+    let uids = match &owner.by {
+        OwnerBy::Uid(uid) => HashSet::from([uid.clone()]),
+        // Whom a watch cannot follow controls nothing in it.
+        OwnerBy::Name { .. } => HashSet::new(),
+    };
+    Controllers { uids, keys: None }
 }
 
 /// A place in each kind's log: behind the objects that the watch begins with, or behind a revision.
@@ -201,7 +219,13 @@ impl Watcher {
 
     fn search(&self) -> Search<'_> {
         let naming = &self.around.shared.naming;
-        Search { sources: &self.sources, query: &self.query, owners: None, naming, is_of_fleet: self.is_of_fleet }
+        Search {
+            sources: &self.sources,
+            query: &self.query,
+            owners: self.controllers.as_ref(),
+            naming,
+            is_of_fleet: self.is_of_fleet,
+        }
     }
 
     /// Ends the watch once a right was withdrawn; once there is another, its client has to list anew.
