@@ -43,6 +43,7 @@ mod limits;
 mod list_watch;
 mod login;
 mod member_view;
+mod members;
 mod membership;
 mod observe;
 mod openapi;
