@@ -2,6 +2,7 @@
 
 #[cfg(feature = "apiserver")]
 pub mod apiserver;
+mod applied;
 mod front;
 mod kept;
 mod memory;
@@ -22,6 +23,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use self::options::{FrontProxy, Options, ServingOptions};
 use self::{
+    applied::{Applied, member_names},
     front::{Answers, Front},
     kept::{CLUSTERS, keep_decisions, keep_lives, kept, shared},
     own::Own,
@@ -37,7 +39,7 @@ use crate::{
     member::{self, Member, authority::keep_authorities, registry::Registry, renewal::keep_tokens},
     mirror::{self, Mirror},
     observe::Metrics,
-    own::{OwnObjects, Policies, shadow::Shadow},
+    own::OwnObjects,
     read::Reader,
     route::Router,
     serve::{Auditing, Handler, Health, Published, Served, StateDir, expiry::Expiries},
@@ -78,7 +80,8 @@ impl App {
         // The configuration first: a refused one leaves no trace on disk.
         let (config, reloads) = Reloads::start(&options.config).await?;
         let state = Arc::new(StateDir::open(&options.serving.state_dir)?);
-        let journal = journal(&options, &state)?;
+        let state_key = KeyFile::new(options.state_key_file.clone(), state.path());
+        let journal = journal(&state_key, &state)?;
         let of_host = HostServing::before(config.aggregation.as_ref());
         let configured = Authorities { configured: &config.client_authorities, members: &[], host: Some(&of_host) };
         let Front { door, address, url, security, tls, expiries, authentication, auditing } =
@@ -101,13 +104,8 @@ impl App {
         stores.bound(options.store_bytes_max.or_else(memory::for_objects));
         let writer = Writer::new(LiveFleet::new(Arc::clone(&stores)), journal, tasks.clone(), draining.clone());
         stores.configure(&config);
-        let mirror = mirror(&options, &config, &state);
-        stores.mirror_in(Arc::clone(&mirror));
-        keep(&tasks, &draining, &registry, &stores, &state);
         let reader = Reader::new(Arc::clone(&stores), options.freshness, draining.clone());
-        tasks.spawn(settle(Arc::clone(&writer), Arc::clone(&registry), draining.clone()));
         let served = Served::default();
-        let metrics = Arc::new(metrics(&registry, &stores, &mirror, &served, &expiries, auditing.as_ref()));
         let access = Access::new(Arc::clone(&stores), tasks.clone(), draining.clone());
         access.configure(&config.own);
         access.behind(Arc::clone(&host));
@@ -116,11 +114,18 @@ impl App {
             access.restore(kept);
             tasks.spawn(keep_decisions(Arc::clone(&access), Arc::clone(&state), draining.clone()));
         }
-        let own = Own::open(&state, &stores, config, &tasks, &draining).await?;
-        let (objects, policies, shadow) = (Arc::clone(&own.objects), Arc::clone(&own.policies), own.shadow.clone());
-        let (to, counted) = (Arc::clone(&objects), Arc::clone(&metrics));
-        let router = Router::new(Arc::clone(&access), reader, writer, counted, to, Arc::clone(&policies));
-        let router = Arc::new(router);
+        let own = Own::open(&state, &stores, config, &state_key, &tasks, &draining).await?;
+        let mirror = mirror(&options, &own.config()?, &state);
+        stores.mirror_in(Arc::clone(&mirror));
+        // With all members: what an earlier process knew of one that is not there yet would be forgotten.
+        keep(&tasks, &draining, &registry, &stores, &state);
+        tasks.spawn(settle(Arc::clone(&writer), Arc::clone(&registry), draining.clone()));
+        let metrics = metrics(&registry, &stores, &mirror, &served, &expiries, auditing.as_ref());
+        let metrics = Arc::new(metrics);
+        let (objects, counted) = (Arc::clone(&own.rooms.objects), Arc::clone(&metrics));
+        let router = Arc::new(Router::new(Arc::clone(&access), reader, writer, counted, own.rooms.clone()));
+        let published = Arc::new(Mutex::new(published));
+        let applied = own.applied(access, accounts, &published, &state);
         own.follow(&router, &stores, &tasks, &draining);
         let of_members = Arc::clone(&registry);
         let readiness = move || checks(&of_members);
@@ -133,15 +138,7 @@ impl App {
             members.cancel();
         });
         let reload_handle = reloads.reload_handle();
-        let published = Arc::new(Mutex::new(published));
-        let following = follow(
-            reloads,
-            access,
-            accounts,
-            Configured { policies, shadow },
-            Arc::clone(&published),
-            Arc::clone(&state),
-        );
+        let following = follow(reloads, applied);
         tasks.spawn(draining.clone().run_until_cancelled_owned(following));
         let state_kept = Arc::clone(&state);
         let (options, registry, host) = (options.serving, Some(registry), Some(host));
@@ -173,9 +170,8 @@ impl App {
 }
 
 /// Opened before anything is served: a wrong key ends kubefold, and what an earlier process left half-made is not to be shown.
-fn journal(options: &Options, state: &StateDir) -> anyhow::Result<Journal> {
-    let key = KeyFile::new(options.state_key_file.clone(), state.path());
-    Journal::open(state.path(), &key).context("cannot open the journal in the state directory")
+fn journal(key: &KeyFile, state: &StateDir) -> anyhow::Result<Journal> {
+    Journal::open(state.path(), key).context("cannot open the journal in the state directory")
 }
 
 /// What an earlier process knew of the members' objects.
@@ -241,38 +237,10 @@ fn metrics(
     metrics
 }
 
-/// What of kubefold's own objects goes by the configuration.
-struct Configured {
-    policies: Arc<Policies>,
-    shadow: Shadow,
-}
-
 /// Applies every later good configuration.
-async fn follow(
-    mut reloads: Reloads,
-    access: Arc<Access>,
-    accounts: Arc<Accounts>,
-    own: Configured,
-    published: Arc<Mutex<Published>>,
-    state: Arc<StateDir>,
-) {
-    let stores = Arc::clone(access.stores());
+async fn follow(mut reloads: Reloads, applied: Arc<Applied>) {
     while let Some(config) = reloads.next().await {
-        if let Err(error) = stores.registry().apply(&config) {
-            tracing::error!("the new configuration is not applied: {error}");
-            continue;
-        }
-        accounts.configure(&config.subjects);
-        access.configure(&config.own);
-        access.configure_host(config.aggregation.as_ref());
-        let members = member_names(&config);
-        own.shadow.configure(&config.shadow_fields);
-        own.policies.configure(config);
-        let mut published = published.lock();
-        published.members = members;
-        if let Err(error) = published.write(&state) {
-            tracing::error!("cannot write serving.json, so new kubeconfigs have the old members: {error}");
-        }
+        applied.configure(config);
     }
 }
 
@@ -360,10 +328,6 @@ impl Handler for Routed {
         let request = request.map(|body| body.map_err(|error| -> BodyError { Box::new(error) }).boxed_unsync());
         self.0.route(request).await
     }
-}
-
-fn member_names(config: &Config) -> Vec<String> {
-    config.members.iter().map(|member| member.name.to_string()).collect()
 }
 
 #[cfg(test)]

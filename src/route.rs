@@ -8,6 +8,7 @@ mod own;
 mod searchable;
 mod searched;
 mod selected;
+mod system;
 
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ use crate::{
         view,
     },
     observe::{Exposed, Metrics},
-    own::{Fleet, OwnObjects, Policies},
+    own::{Fleet, Members, OwnObjects, Policies},
     read::{Reader, over_websocket},
     respond::{RouteError, ViewError},
     review::{self, is_review},
@@ -81,9 +82,19 @@ pub struct Router {
     reader: Reader,
     writer: Arc<Writer<LiveFleet>>,
     metrics: Arc<Metrics>,
-    own: Arc<OwnObjects>,
-    policies: Arc<Policies>,
+    own: OwnRooms,
     searched: Searchable,
+}
+
+/// What answers for kubefold's own objects, and what is to know of their writes.
+#[derive(Clone)]
+pub struct OwnRooms {
+    /// All of them.
+    pub objects: Arc<OwnObjects>,
+    /// Those that are policies.
+    pub policies: Arc<Policies>,
+    /// Those that are members.
+    pub members: Arc<Members>,
 }
 
 impl Fleet for Router {
@@ -105,13 +116,12 @@ impl Router {
         reader: Reader,
         writer: Arc<Writer<LiveFleet>>,
         metrics: Arc<Metrics>,
-        own: Arc<OwnObjects>,
-        policies: Arc<Policies>,
+        own: OwnRooms,
     ) -> Self {
         let stores = Arc::clone(access.stores());
         let (discovery, openapi) = (Discovery::default(), OpenApi::default());
         let searched = Searchable::default();
-        Self { stores, access, discovery, openapi, reader, writer, metrics, own, policies, searched }
+        Self { stores, access, discovery, openapi, reader, writer, metrics, own, searched }
     }
 
     /// Answers a request that was let in; its `Caller` is in its extensions.
@@ -266,10 +276,10 @@ impl Router {
         if is_openapi_path(parts.uri.path()) {
             // Boxed, as all that follow a head to a member: the future of every request is as large as its largest part.
             let document = parts.uri.path().strip_prefix("/openapi/v3/").unwrap_or_default();
-            if self.own.owns_document(document) && parts.method == Method::GET {
-                return Ok(Box::pin(self.own.document(parts)).await);
+            if self.own.objects.owns_document(document) && parts.method == Method::GET {
+                return Ok(Box::pin(self.own.objects.document(parts)).await);
             }
-            return Ok(Box::pin(self.openapi.answer(&self.stores, self.own.documents(), parts)).await?);
+            return Ok(Box::pin(self.openapi.answer(&self.stores, self.own.objects.documents(), parts)).await?);
         }
         let (path, query) = (parts.uri.path(), parts.uri.query());
         if path == PLAN_PATH {
@@ -314,8 +324,11 @@ impl Router {
         body: Body,
     ) -> Result<Response<Body>, Status> {
         let gvr = Gvr::new(&info.api_group, &info.api_version, &info.resource);
-        if self.own.serves(&gvr.group) {
+        if self.own.objects.serves(&gvr.group) {
             return Box::pin(self.own_object(info, &gvr, who, parts, body)).await;
+        }
+        if let Some(of) = self.of_system(info, &gvr, parts).await? {
+            return Box::pin(self.system_object(of, info, &gvr, who, parts, body)).await;
         }
         let mut catalog = self.stores.catalog();
         if catalog.get(&gvr).is_none() {

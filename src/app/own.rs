@@ -2,57 +2,99 @@
 
 use std::sync::{Arc, Weak};
 
+use anyhow::Context;
+use parking_lot::Mutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    access::Access,
+    accounts::Accounts,
+    app::applied::{Applied, Current},
     catalog::search_group,
     config::Config,
     own::{
-        self, Fleet, FleetLink, Members, OwnObjects, Policies,
+        self, Fleet, FleetLink, Members, OwnObjects, Policies, merged,
         shadow::{Follower, Shadow},
     },
-    route::Router,
-    serve::StateDir,
+    route::{OwnRooms, Router},
+    serve::{Published, StateDir},
     stores::Stores,
+    write::journal::KeyFile,
 };
 
 /// kubefold's own objects, before anybody can ask for them.
 pub(super) struct Own {
-    pub(super) objects: Arc<OwnObjects>,
-    pub(super) policies: Arc<Policies>,
-    pub(super) shadow: Shadow,
+    pub(super) rooms: OwnRooms,
+    current: Current,
+    shadow: Shadow,
     link: Arc<FleetLink>,
 }
 
 impl Own {
-    /// Opens those of the state directory, and has the policies among them in force.
+    /// Opens those of the state directory, and has the members and the policies among them in force. The key is that of the
+    /// journal, which was opened before.
     ///
-    /// Errors: the file, or the policies in it.
+    /// Errors: the file; what is in it does not go with `clusters.yaml`.
     pub(super) async fn open(
         state: &StateDir,
         stores: &Arc<Stores>,
-        config: Config,
+        file: Config,
+        key: &KeyFile,
         tasks: &TaskTracker,
         draining: &CancellationToken,
     ) -> anyhow::Result<Self> {
         let link = Arc::new(FleetLink::default());
         let storage = own::open(state.path()).await?;
         let shadow = Shadow::new(Arc::clone(&link), Arc::clone(stores), Arc::clone(&storage));
-        shadow.configure(&config.shadow_fields);
-        let mut kinds = own::kinds_of(shadow.kind(&config.aliases))?;
-        kinds.extend(Members::kind()?);
-        let policies = Policies::new(Arc::clone(stores), config);
+        shadow.configure(&file.shadow_fields);
+        let mut kinds = own::kinds_of(shadow.kind(&file.aliases))?;
+        let members = Members::new(Arc::clone(stores), &file);
+        kinds.extend(members.kind()?);
+        let policies = Policies::new(Arc::clone(stores), file.clone());
         kinds.extend(policies.kinds()?);
-        let objects = Arc::new(OwnObjects::start(storage, kinds).await?);
+        let objects = Arc::new(OwnObjects::start(storage, kinds, key.key(true)?).await?);
         let mut groups = objects.groups().to_vec();
         groups.push(search_group());
         stores.set_own(&groups);
+        let refused = |status: kubefold_wire::status::Status| anyhow::anyhow!(status.message);
+        let joined = members.refresh(&objects).await.map_err(refused).context("the members in the state directory")?;
+        let whole = merged(&file, &joined)?;
+        stores.registry().apply(&whole)?;
+        policies.configure(whole);
         let loaded = policies.load(objects.registry()).await;
-        let watches =
-            loaded.map_err(|status| anyhow::anyhow!("the policies in the state directory: {}", status.message))?;
+        let watches = loaded.map_err(refused).context("the policies in the state directory")?;
         let following = Arc::clone(&policies).follow(objects.registry().clone(), watches);
         tasks.spawn(draining.clone().run_until_cancelled_owned(following));
-        Ok(Self { objects, policies, shadow, link })
+        let current = Current { file, refused: None, joined };
+        Ok(Self { rooms: OwnRooms { objects, policies, members }, current, shadow, link })
+    }
+
+    /// The configuration in force at the start: the file, with the members that are objects.
+    pub(super) fn config(&self) -> Result<Config, own::JoinError> {
+        merged(&self.current.file, &self.current.joined)
+    }
+
+    /// What puts later configurations in force: those of the file, and those that objects make.
+    pub(super) fn applied(
+        &self,
+        access: Arc<Access>,
+        accounts: Arc<Accounts>,
+        published: &Arc<Mutex<Published>>,
+        state: &Arc<StateDir>,
+    ) -> Arc<Applied> {
+        let (published, state) = (Arc::clone(published), Arc::clone(state));
+        let applied = Applied::new(
+            self.current.clone(),
+            access,
+            accounts,
+            self.rooms.clone(),
+            self.shadow.clone(),
+            published,
+            state,
+        );
+        let enlist: Weak<dyn own::Enlist> = Arc::downgrade(&(Arc::clone(&applied) as Arc<dyn own::Enlist>));
+        self.rooms.members.enlisted_by(enlist);
+        applied
     }
 
     /// Leads to the fleet, and follows it.
@@ -65,13 +107,13 @@ impl Own {
     ) {
         let fleet: Weak<dyn Fleet> = Arc::downgrade(&(Arc::clone(router) as Arc<dyn Fleet>));
         self.link.set(fleet);
-        let registry = self.objects.registry().clone();
+        let registry = self.rooms.objects.registry().clone();
         tasks.spawn(Follower::run(self.shadow, Arc::clone(stores), registry.clone(), draining.clone()));
-        let counting = Arc::clone(&self.policies).count(registry.clone());
+        let counting = Arc::clone(&self.rooms.policies).count(registry.clone());
         tasks.spawn(draining.clone().run_until_cancelled_owned(counting));
-        let going = self.policies.go_with_namespaces(registry.clone());
+        let going = self.rooms.policies.go_with_namespaces(registry.clone());
         tasks.spawn(draining.clone().run_until_cancelled_owned(going));
-        let members = Members::follow(Arc::clone(stores), registry);
+        let members = self.rooms.members.follow(self.rooms.objects);
         tasks.spawn(draining.clone().run_until_cancelled_owned(members));
     }
 }

@@ -108,6 +108,8 @@ pub(super) fn aggregation(
 
 /// The group of kubefold's own kinds: no member serves it but through a kubefold.
 pub const OWN_GROUP: &str = "kubefold.io";
+/// The namespace that kubefold stores itself, and that no member has.
+pub const OWN_NAMESPACE: &str = "kubefold-system";
 
 fn default_service() -> ServiceRef {
     ServiceRef { namespace: SERVICE.to_owned(), name: SERVICE.to_owned() }

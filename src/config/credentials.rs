@@ -50,6 +50,8 @@ pub(super) fn access(server: &Spanned<String>, raw: &RawMember, files: &mut File
     }
     let (token, token_file) = token(raw, files)?;
     Ok(ServerAccess {
+        impersonator_token: None,
+        withheld: None,
         server: server.value.trim_end_matches('/').to_owned(),
         certificate_authority: authority.map(|(_, _, source)| source),
         client_certificate: client_certificate(raw, files)?,

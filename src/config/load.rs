@@ -23,7 +23,7 @@ use crate::view::Mode;
 use kubefold_wire::names::label_value;
 
 /// A fleet larger than this wants to be two.
-const MEMBERS_MAX: usize = 256;
+pub const MEMBERS_MAX: usize = 256;
 const IN_FLIGHT_DEFAULT: usize = 200;
 const IN_FLIGHT_MAX: usize = 100_000;
 const DEADLINE_MIN: Duration = Duration::from_millis(1);
@@ -186,7 +186,11 @@ pub(super) fn yaml_cause(error: &serde_saphyr::Error) -> String {
     text.trim_start_matches("error: ").trim().to_owned()
 }
 
-fn member(entry: &Spanned<RawMember>, seen: &mut HashMap<String, u64>, files: &mut Files) -> Checked<MemberConfig> {
+pub(super) fn member(
+    entry: &Spanned<RawMember>,
+    seen: &mut HashMap<String, u64>,
+    files: &mut Files,
+) -> Checked<MemberConfig> {
     let raw = &entry.value;
     let Some(name) = MemberName::new(&raw.name.value) else {
         return fault(&raw.name, Problem::InvalidName { name: raw.name.value.clone() });

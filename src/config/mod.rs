@@ -14,6 +14,7 @@ mod duration;
 mod edit;
 mod error;
 mod files;
+mod joined;
 mod kinds;
 mod kubeconfig;
 mod load;
@@ -31,13 +32,14 @@ mod spread;
 #[cfg(test)]
 mod tests;
 
-pub use aggregation::{Aggregation, GroupVersion, OWN_GROUP, ServiceRef};
+pub use aggregation::{Aggregation, GroupVersion, OWN_GROUP, OWN_NAMESPACE, ServiceRef};
 pub use aliases::Alias;
 pub use carried::CarriedKind;
 pub use edit::{Alteration, Component, Edit, Format, How, KeyMap, Texts};
 pub use error::{ConfigError, FileError, KindProblem, PolicyProblem, Problem, ShadowProblem};
+pub use joined::member_of;
 pub use kinds::KindConfig;
-pub use load::{load, load_text};
+pub use load::{MEMBERS_MAX, load, load_text};
 pub use mirror::{MirrorConfig, ResourcePattern};
 pub use overriding::{OverrideConfig, OverrideRule};
 pub use policies::{PolicySpec, SpecError, policy_of};
@@ -123,6 +125,22 @@ pub enum Access {
     InCluster,
 }
 
+impl Access {
+    /// Whether another access leads to the same server, and differs in the credential at most.
+    pub fn is_of_same_server(&self, other: &Self) -> bool {
+        let (Self::Server(one), Self::Server(other)) = (self, other) else { return self == other };
+        let place = |access: &ServerAccess| ServerAccess {
+            client_certificate: None,
+            token: None,
+            token_file: None,
+            impersonator_token: None,
+            withheld: None,
+            ..access.clone()
+        };
+        place(one) == place(other)
+    }
+}
+
 /// A member given by its address.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ServerAccess {
@@ -136,6 +154,10 @@ pub struct ServerAccess {
     pub token: Option<String>,
     /// A file with a token, read again as it changes.
     pub token_file: Option<PathBuf>,
+    /// A static token of whoever impersonates, where that is somebody else. `clusters.yaml` has only files of such tokens.
+    pub impersonator_token: Option<String>,
+    /// Why there is no credential, where there is to be one: nothing is asked of the member then.
+    pub withheld: Option<String>,
     /// Name to verify in the member's certificate, when not the host's.
     pub tls_server_name: Option<String>,
     /// `http://` or `socks5://` proxy.
@@ -151,6 +173,8 @@ impl fmt::Debug for ServerAccess {
             .field("client_certificate", &self.client_certificate)
             .field("token", &self.token.as_ref().map(|_| "REDACTED"))
             .field("token_file", &self.token_file)
+            .field("impersonator_token", &self.impersonator_token.as_ref().map(|_| "REDACTED"))
+            .field("withheld", &self.withheld)
             .field("tls_server_name", &self.tls_server_name)
             .field("proxy_url", &self.proxy_url.as_ref().map(|_| "REDACTED"))
             .finish()

@@ -11,6 +11,7 @@ mod namespaces;
 mod policies;
 mod proxied;
 pub mod shadow;
+mod system;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,14 +22,16 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, header, request::Parts};
 use http_body_util::BodyExt;
+use kubefold_sql::StateKey;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
 pub use self::{
     fleet::{Fleet, FleetLink},
-    members::Members,
+    members::{Enlist, JoinError, Members, Referent, merged},
     policies::Policies,
+    system::System,
 };
 use crate::{
     catalog::{Group, parse_aggregated},
@@ -48,6 +51,7 @@ use kubefold_serving::caller::Caller;
 use kubefold_wire::{
     body::{Body, BodyError, empty},
     discovery::AGGREGATED,
+    status::Status,
 };
 
 /// The group of kubefold's own kinds.
@@ -69,6 +73,9 @@ pub enum OwnStartError {
     /// The server does not start.
     #[error(transparent)]
     Server(#[from] ServerError),
+    /// The namespace of its own cannot be made.
+    #[error("kubefold's own namespace cannot be made in the state directory ({FILE}): {}", .0.message)]
+    Namespace(Box<Status>),
     /// What it serves cannot be read.
     #[error("kubefold's own kinds cannot be read from their server: {0}")]
     Discovery(String),
@@ -79,23 +86,26 @@ pub struct OwnObjects {
     server: ApiServer,
     groups: Vec<Arc<Group>>,
     names: BTreeSet<Arc<str>>,
+    system: System,
     storage: Arc<dyn Storage>,
     running: Mutex<Option<Running>>,
     writes: TaskTracker,
 }
 
 impl OwnObjects {
-    /// Serves these kinds of what a storage has.
+    /// Serves these kinds of what a storage has, and the namespace of kubefold's own, whose Secrets are encrypted with a key.
     ///
     /// Errors: see [`OwnStartError`].
-    pub async fn start(storage: Arc<dyn Storage>, kinds: Vec<Kind>) -> Result<Self, OwnStartError> {
+    pub async fn start(storage: Arc<dyn Storage>, kinds: Vec<Kind>, key: StateKey) -> Result<Self, OwnStartError> {
+        let system = System::start(Arc::clone(&storage), key).await?;
         let built_in = Server::new().built_in(BuiltIn::None).storage(Arc::clone(&storage));
         let server = kinds.into_iter().fold(built_in, Server::kind);
         let running = Box::pin(server.start()).await?;
         let server = running.service();
         let groups = proxied::with_fleet(groups(&server).await?);
         let names = groups.iter().map(|group| Arc::clone(&group.name)).collect();
-        Ok(Self { server, groups, names, storage, running: Mutex::new(Some(running)), writes: TaskTracker::new() })
+        let (running, writes) = (Mutex::new(Some(running)), TaskTracker::new());
+        Ok(Self { server, groups, names, system, storage, running, writes })
     }
 
     /// What it serves.
@@ -113,16 +123,37 @@ impl OwnObjects {
         self.server.registry()
     }
 
+    /// The namespace of its own.
+    pub fn system(&self) -> &System {
+        &self.system
+    }
+
     /// Answers a request for one of its groups, as somebody who may do this. A write goes on when its client does not wait for
     /// it.
     ///
     /// Errors: the write's task ended early.
-    pub async fn answer(&self, caller: &Caller, mut request: Request<Body>) -> Result<Response<Body>, OwnError> {
+    pub async fn answer(&self, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, OwnError> {
+        self.answer_by(&self.server, caller, request).await
+    }
+
+    /// Answers a request for what the namespace of its own has, as [`Self::answer`] does.
+    ///
+    /// Errors: the write's task ended early.
+    pub async fn answer_of_system(&self, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, OwnError> {
+        self.answer_by(self.system.server(), caller, request).await
+    }
+
+    async fn answer_by(
+        &self,
+        server: &ApiServer,
+        caller: &Caller,
+        mut request: Request<Body>,
+    ) -> Result<Response<Body>, OwnError> {
         request.extensions_mut().insert(caller.clone());
         if request.method() == Method::GET {
-            return Ok(self.server.answer(request).await);
+            return Ok(server.answer(request).await);
         }
-        let server = self.server.clone();
+        let server = server.clone();
         let written = self.writes.spawn(async move { server.answer(request).await });
         written.await.map_err(|error| OwnError::BrokenOff(error.to_string()))
     }
@@ -160,6 +191,7 @@ impl OwnObjects {
         if let Some(running) = running {
             running.end().await;
         }
+        self.system.end().await;
     }
 
     /// Closes the file.

@@ -89,6 +89,20 @@ pub enum OwnError {
         /// Its name.
         name: String,
     },
+    /// A member that stands in the file cannot be changed as an object.
+    #[error("members.kubefold.io {} is forbidden: it stands in clusters.yaml; change that file, and kubefold takes it", Quoted(.0))]
+    OfFile(
+        /// The member's name.
+        String,
+    ),
+    /// The namespace of kubefold's own has nothing else than what kubefold puts into it, and Secrets.
+    #[error("{resource} {name} is forbidden: kubefold itself stores the namespace kubefold-system, and only Secrets are written there", resource = .resource.qualified(), name = Quoted(.name))]
+    OfSystem {
+        /// What is asked for.
+        resource: Gvr,
+        /// Its name.
+        name: String,
+    },
     /// There is no such namespace in the fleet.
     #[error("namespaces {} not found", Quoted(.0))]
     NoNamespace(
@@ -118,6 +132,8 @@ impl ApiError for OwnError {
             | Self::NoKind { .. }
             | Self::Held { .. }
             | Self::Exists { .. }
+            | Self::OfFile(_)
+            | Self::OfSystem { .. }
             | Self::NoNamespace(_) => Blame::Downstream,
         }
     }
@@ -132,6 +148,8 @@ impl ApiError for OwnError {
             | Self::Item { .. }
             | Self::NoKind { .. }
             | Self::Exists { .. }
+            | Self::OfFile(_)
+            | Self::OfSystem { .. }
             | Self::NoNamespace(_) => Retry::Never,
         }
     }
@@ -148,6 +166,10 @@ impl From<OwnError> for Status {
             OwnError::NoNamespace(name) => {
                 let not_found = Self::new(StatusCode::NOT_FOUND, Reason::NotFound, message);
                 not_found.about("", "namespaces", &name)
+            }
+            OwnError::OfFile(name) => Self::forbidden(message).about("kubefold.io", "members", &name),
+            OwnError::OfSystem { resource, name } => {
+                Self::forbidden(message).about(&resource.group, &resource.resource, &name)
             }
             OwnError::Held { resource, name } => Self::new(StatusCode::CONFLICT, Reason::Conflict, message).about(
                 &resource.group,

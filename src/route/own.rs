@@ -5,9 +5,9 @@ use http::{Request, Response, Uri, request::Parts};
 use crate::{
     access::{Own, Who},
     member::review::Action,
-    own::{Policies, shadow::PLURAL},
+    own::{Members, Policies, shadow::PLURAL},
     respond::OwnError,
-    route::{Router, allowed::action_of},
+    route::{OwnRooms, Router, allowed::action_of, system::not_admin},
 };
 use kubefold_serving::request::drain;
 use kubefold_wire::{body::Body, info::RequestInfo, resource::Gvr, status::Status};
@@ -26,17 +26,14 @@ impl Router {
         body: Body,
     ) -> Result<Response<Body>, Status> {
         let is_read = matches!(info.verb.as_str(), "get" | "list" | "watch");
-        let own = if is_read { Own::View } else { Own::Administer };
-        if !self.access.allows_own(who, own)
-            && let Err(status) = self.host_or_members_allow(info, gvr, who).await
-        {
+        if let Err(status) = self.allow_own_object(info, gvr, who, is_read).await {
             Box::pin(drain(body)).await;
             return Err(status);
         }
         let makes = matches!(info.verb.as_str(), "create" | "update" | "patch");
         if makes
             && Policies::are(gvr)
-            && let Err(status) = Box::pin(self.policies.has_namespace(&info.namespace)).await
+            && let Err(status) = Box::pin(self.own.policies.has_namespace(&info.namespace)).await
         {
             Box::pin(drain(body)).await;
             return Err(status);
@@ -47,28 +44,56 @@ impl Router {
             // A namespace of the host that goes is none of the fleet's, whose objects are not the host's to delete.
             parts.uri = of_none(&parts.uri);
         }
-        let answer = self.own.answer(who.caller, Request::from_parts(parts, body)).await?;
+        let answer = self.own.objects.answer(who.caller, Request::from_parts(parts, body)).await?;
         if !is_read && Policies::are(gvr) {
             // Whoever wrote a policy finds it in force with the next request.
-            self.policies.settled(self.own.registry()).await;
+            self.own.policies.settled(self.own.objects.registry()).await;
+        }
+        if !is_read && Members::are(gvr) {
+            self.own.refreshed().await;
         }
         Ok(answer)
+    }
+
+    /// Says whether somebody may do something with one of kubefold's own objects. Who is in the fleet, and with which credential,
+    /// only administrators of kubefold say, or who may by the host's word.
+    ///
+    /// Errors: 403, or 503 where a member or the host does not say.
+    async fn allow_own_object(&self, info: &RequestInfo, gvr: &Gvr, who: Who<'_>, is_read: bool) -> Result<(), Status> {
+        let own = if is_read { Own::View } else { Own::Administer };
+        let of_fleet = !is_read && Members::are(gvr);
+        if self.access.allows_own(who, own) {
+        } else if of_fleet {
+            for action in actions(info, gvr) {
+                match self.access.host_allows(who, &action).await {
+                    Some(decided) => decided?,
+                    None => return Err(not_admin(who)),
+                }
+            }
+        } else {
+            self.host_or_members_allow(gvr, who, actions(info, gvr)).await?;
+        }
+        match of_fleet && !info.name.is_empty() {
+            true => self.own.members.check_change(&self.own.objects, &info.name).await,
+            false => Ok(()),
+        }
     }
 
     /// Asks the host, or every member where there is none, whether somebody may do something with an object of the whole fleet.
     ///
     /// Errors: 403 where one does not allow it, 503 where one does not say.
-    async fn host_or_members_allow(&self, info: &RequestInfo, gvr: &Gvr, who: Who<'_>) -> Result<(), Status> {
+    pub(super) async fn host_or_members_allow(
+        &self,
+        gvr: &Gvr,
+        who: Who<'_>,
+        actions: impl IntoIterator<Item = Action>,
+    ) -> Result<(), Status> {
         let refused = || OwnError::Impersonated { user: who.caller.user.clone(), resource: gvr.clone() };
         // Its items are asked for as whoever asks for it, and members judge impersonation one by one.
         if who.through.is_some() && *gvr.resource == *PLURAL {
             return Err(refused().into());
         }
-        let asked = action_of(info, gvr);
-        // An apply, and a PUT, of what is not there make it.
-        let makes = matches!(info.verb.as_str(), "update" | "patch") && info.subresource.is_empty();
-        let create = makes.then(|| Action { verb: "create".to_owned(), ..asked.clone() });
-        for action in std::iter::once(asked).chain(create) {
+        for action in actions {
             match self.access.host_allows(who, &action).await {
                 Some(decided) => decided?,
                 None if who.through.is_some() => return Err(refused().into()),
@@ -77,6 +102,24 @@ impl Router {
         }
         Ok(())
     }
+}
+
+impl OwnRooms {
+    /// Whoever wrote a member, or the Secret of one, finds it in force with the next request.
+    pub(super) async fn refreshed(&self) {
+        if let Err(status) = self.members.refresh(&self.objects).await {
+            tracing::warn!(error = status.message, "a member or a Secret was written and is not in force yet");
+        }
+    }
+}
+
+/// What somebody has to be allowed for a request.
+fn actions(info: &RequestInfo, gvr: &Gvr) -> impl Iterator<Item = Action> + use<> {
+    let asked = action_of(info, gvr);
+    // An apply, and a PUT, of what is not there make it.
+    let makes = matches!(info.verb.as_str(), "update" | "patch") && info.subresource.is_empty();
+    let create = makes.then(|| Action { verb: "create".to_owned(), ..asked.clone() });
+    std::iter::once(asked).chain(create)
 }
 
 /// The same request about objects of a name that none has.

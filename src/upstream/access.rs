@@ -72,15 +72,26 @@ pub(crate) enum On {
 impl Credentials {
     /// Reads them all; `impersonator` is a token file. Exec plugins run here, so it blocks.
     pub(crate) fn read(access: &Access, impersonator: Option<&Path>) -> Result<Self, Failure> {
-        let config = kube_config(access).map_err(|error| untold(&*error))?;
         let refuse = |text: String| Failure::Credential(text.into());
+        let server = match access {
+            Access::Server(server) => Some(server),
+            Access::Kubeconfig { .. } | Access::InCluster => None,
+        };
+        if let Some(withheld) = server.and_then(|server| server.withheld.as_ref()) {
+            return Err(refuse(withheld.clone()));
+        }
+        let written = server.and_then(|server| server.impersonator_token.as_deref());
+        let config = kube_config(access).map_err(|error| untold(&*error))?;
         let login = &config.auth_info;
-        if impersonator.is_some() && (login.client_certificate.is_some() || login.client_certificate_data.is_some()) {
+        if (impersonator.is_some() || written.is_some())
+            && (login.client_certificate.is_some() || login.client_certificate_data.is_some())
+        {
             return Err(refuse(
                 "its client certificate would count instead of impersonatorTokenFile; log in with a token".into(),
             ));
         }
-        let impersonator = impersonator.map(bearer).transpose().map_err(|error| refuse(error.to_string()))?;
+        let impersonator = impersonator.map(bearer_of).or_else(|| written.map(bearer)).transpose();
+        let impersonator = impersonator.map_err(|error| refuse(error.to_string()))?;
         if config.auth_info.impersonate.is_some() || config.auth_info.impersonate_groups.is_some() {
             return Err(refuse("its kubeconfig user has `as`; kubefold impersonates its callers itself".into()));
         }
@@ -164,8 +175,11 @@ fn certificate_ends_s(pem: &[u8]) -> Option<u64> {
     u64::try_from(parsed.validity().not_after.timestamp()).ok()
 }
 
-fn bearer(path: &Path) -> Result<HeaderValue, BoxError> {
-    let token = fs::read_to_string(path).map_err(|error| format!("token file {}: {error}", path.display()))?;
+fn bearer_of(path: &Path) -> Result<HeaderValue, BoxError> {
+    bearer(&fs::read_to_string(path).map_err(|error| format!("token file {}: {error}", path.display()))?)
+}
+
+fn bearer(token: &str) -> Result<HeaderValue, BoxError> {
     let mut value = HeaderValue::try_from(format!("Bearer {}", token.trim()))?;
     value.set_sensitive(true);
     Ok(value)

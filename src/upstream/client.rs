@@ -334,14 +334,15 @@ impl Upstream {
         moved
     }
 
-    /// Takes another configuration. True if the member may be somewhere else now; then its old connections are cut.
+    /// Takes another configuration. True if the member may be somewhere else now; then its old connections are cut. Another
+    /// credential at the same server is no other place: what is under way ends in peace.
     pub(crate) fn reconfigure(&self, config: &MemberConfig) -> bool {
         let after = Arc::new(Settings::new(config));
         let before = self.settings.swap(after.clone());
-        let moved = before.access != after.access;
+        let moved = !before.access.is_of_same_server(&after.access);
         let limits =
             |settings: &Settings| (settings.deadlines.connect, settings.in_flight_max, settings.impersonator.clone());
-        if moved || limits(&before) != limits(&after) {
+        if moved || before.access != after.access || limits(&before) != limits(&after) {
             // Requests under way end in peace on the connections of a session that is only forgotten.
             let session = self.session.swap(Arc::new(None));
             if let Some(session) = session.as_ref().as_ref().filter(|_| moved) {

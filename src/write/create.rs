@@ -13,7 +13,7 @@ use http::StatusCode;
 
 use crate::{
     answer::reply::Reply,
-    config::MemberName,
+    config::{MemberName, OWN_NAMESPACE},
     placement::{
         divided::{Amount, Division, PARALLELISM},
         plan::{Candidate, Plan, Standing},
@@ -62,6 +62,11 @@ async fn try_create<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request) -> Res
         return pinned::create(writer, request, draft.json, what).await;
     }
     refuse_what_is_no_pin(writer, request, &draft.name)?;
+    if draft.name == OWN_NAMESPACE && request.gvr.group.is_empty() && &*request.gvr.resource == "namespaces" {
+        // It is none of the members'.
+        let object = request.key(&draft.name).to_ref();
+        return Err(WriteError::AlreadyExists { object, holders: String::new() }.into());
+    }
     let dry = request.dry_run("CreateOptions")?;
     if draft.name.is_empty() && draft.base.is_empty() {
         return Err(request.invalid("", InvalidField::NameRequired).into());

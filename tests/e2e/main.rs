@@ -45,6 +45,7 @@ mod limits;
 mod list_watch;
 mod login;
 mod member_view;
+mod members;
 mod membership;
 mod mirror;
 mod observe;

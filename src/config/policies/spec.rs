@@ -41,7 +41,7 @@ impl JsonSchema for PolicySpec {
     }
 }
 
-/// Why a policy is none, in the words of `clusters.yaml`.
+/// Why a policy or a member is none, in the words of `clusters.yaml`.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
     /// A field is unknown, or not of its type.
@@ -50,6 +50,14 @@ pub enum SpecError {
     /// A value is wrong.
     #[error(transparent)]
     Problem(#[from] Box<Problem>),
+}
+
+impl SpecError {
+    /// Whether it is the name that is wrong.
+    pub fn is_of_name(&self) -> bool {
+        let Self::Problem(problem) = self else { return false };
+        matches!(**problem, Problem::InvalidName { .. } | Problem::ReservedName { .. })
+    }
 }
 
 /// Reads a policy.
