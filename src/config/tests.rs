@@ -67,18 +67,6 @@ fn whole_file_refusals_say_line_and_remedy() {
             "clusters.yaml:1: unknown field \"member\"; remove it, or use one of: members, names, shared, policies, unmatched, kinds, subjects, clientAuthorities, admins, viewers, aliases, collections, aggregation",
         ),
         (
-            "members:\n- {name: east, inCluster: true}\ncollections:\n- {name: any, resources: [pods]}\n",
-            "clusters.yaml:4: the collection \"any\" is there already; choose another name",
-        ),
-        (
-            "members:\n- {name: east, inCluster: true}\ncollections:\n- {name: mine, resources: []}\n",
-            "clusters.yaml:4: the collection \"mine\" has no resources; name some, such as deployments.apps",
-        ),
-        (
-            "members:\n- {name: east, inCluster: true}\ncollections:\n- {name: My, resources: [pods]}\n",
-            "clusters.yaml:4: \"My\" is no name of a collection; write a DNS label",
-        ),
-        (
             "members:\n- {name: east, inCluster: true}\naliases:\n- {from: apis.abc.com/v1, to: apps/v1}\n",
             "clusters.yaml:4: \"apps/v1\" has no aliases; write kubefold.io/v1alpha1",
         ),
@@ -128,6 +116,27 @@ fn whole_file_refusals_say_line_and_remedy() {
     let typed = refusal(folder.path(), "members:\n- name: east\n  inCluster: true\n  weight: heavy\n");
     assert!(typed.starts_with("clusters.yaml:4: not valid YAML for a clusters.yaml: "), "{typed}");
     assert!(!typed.contains('\n'), "one line: {typed}");
+}
+
+#[test]
+fn a_collection_has_a_name_of_its_own_and_resources() {
+    let folder = folder();
+    for (yaml, expected) in [
+        (
+            "members:\n- {name: east, inCluster: true}\ncollections:\n- {name: any, resources: [pods]}\n",
+            "clusters.yaml:4: the collection \"any\" is there already; choose another name",
+        ),
+        (
+            "members:\n- {name: east, inCluster: true}\ncollections:\n- {name: mine, resources: []}\n",
+            "clusters.yaml:4: the collection \"mine\" has no resources; name some, such as deployments.apps",
+        ),
+        (
+            "members:\n- {name: east, inCluster: true}\ncollections:\n- {name: My, resources: [pods]}\n",
+            "clusters.yaml:4: \"My\" is no name of a collection; write a DNS label",
+        ),
+    ] {
+        assert_eq!(refusal(folder.path(), yaml), expected, "{yaml}");
+    }
 }
 
 #[test]
