@@ -67,18 +67,6 @@ fn whole_file_refusals_say_line_and_remedy() {
             "clusters.yaml:1: unknown field \"member\"; remove it, or use one of: members, names, shared, policies, unmatched, kinds, subjects, clientAuthorities, admins, viewers, aliases, collections, shadowResources, aggregation, mirror",
         ),
         (
-            "members:\n- {name: east, inCluster: true}\ncollections:\n- {name: any, resources: [pods]}\n",
-            "clusters.yaml:4: the collection \"any\" is there already; choose another name",
-        ),
-        (
-            "members:\n- {name: east, inCluster: true}\ncollections:\n- {name: mine, resources: []}\n",
-            "clusters.yaml:4: the collection \"mine\" has no resources; name some, such as deployments.apps",
-        ),
-        (
-            "members:\n- {name: east, inCluster: true}\ncollections:\n- {name: My, resources: [pods]}\n",
-            "clusters.yaml:4: \"My\" is no name of a collection; write a DNS label",
-        ),
-        (
             "members:\n- {name: east, inCluster: true}\naliases:\n- {from: apis.abc.com/v1, to: apps/v1}\n",
             "clusters.yaml:4: \"apps/v1\" has no aliases; write kubefold.io/v1alpha1",
         ),
@@ -182,6 +170,27 @@ fn wrong_columns_and_labels_of_shadow_resources_are_refused() {
     assert_eq!((&*column.type_, column.priority, &*column.value.path), ("string", 0, ".spec.version"));
     assert!(column.value.kinds[0].matches("example.com", "Redis") && !column.value.kinds[0].matches("", "Redis"));
     assert!(column.value.kinds[1].matches("apps", "Deployment"));
+}
+
+#[test]
+fn a_collection_has_a_name_of_its_own_and_resources() {
+    let folder = folder();
+    for (yaml, expected) in [
+        (
+            "members:\n- {name: east, inCluster: true}\ncollections:\n- {name: any, resources: [pods]}\n",
+            "clusters.yaml:4: the collection \"any\" is there already; choose another name",
+        ),
+        (
+            "members:\n- {name: east, inCluster: true}\ncollections:\n- {name: mine, resources: []}\n",
+            "clusters.yaml:4: the collection \"mine\" has no resources; name some, such as deployments.apps",
+        ),
+        (
+            "members:\n- {name: east, inCluster: true}\ncollections:\n- {name: My, resources: [pods]}\n",
+            "clusters.yaml:4: \"My\" is no name of a collection; write a DNS label",
+        ),
+    ] {
+        assert_eq!(refusal(folder.path(), yaml), expected, "{yaml}");
+    }
 }
 
 #[test]
