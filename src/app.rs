@@ -131,14 +131,8 @@ impl App {
         });
         let reload_handle = reloads.reload_handle();
         let published = Arc::new(Mutex::new(published));
-        let following = follow(
-            reloads,
-            access,
-            accounts,
-            Configured { policies, shadow },
-            Arc::clone(&published),
-            Arc::clone(&state),
-        );
+        let of_own = Configured { policies, shadow };
+        let following = follow(reloads, access, accounts, of_own, Arc::clone(&published), Arc::clone(&state));
         tasks.spawn(draining.clone().run_until_cancelled_owned(following));
         let state_kept = Arc::clone(&state);
         let (options, registry, host) = (options.serving, Some(registry), Some(host));
