@@ -142,17 +142,9 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// What is empty is left out.
-    ///
-    /// Source: kubernetes/kube-openapi `pkg/validation/spec/schema.go`: `omitempty`, as its JSON library has it.
+    /// An empty object is left out, as a kube-aggregator does; an empty list is not.
     fn any(&self, number: u32, field: &str, out: &mut Vec<u8>) {
-        let is_empty = |value: &Value| match value {
-            Value::Null => true,
-            Value::String(text) => text.is_empty(),
-            Value::Array(items) => items.is_empty(),
-            Value::Object(fields) => fields.is_empty(),
-            Value::Bool(_) | Value::Number(_) => false,
-        };
+        let is_empty = |value: &Value| value.as_object().is_some_and(Map::is_empty);
         if let Some(value) = self.0.get(field).filter(|value| !is_empty(value)) {
             push_nested(&[number], &any(value), out);
         }
