@@ -19,7 +19,7 @@ use crate::{
     access::{Access, Grants, Impersonator, MASTERS, Own, Who},
     answer::{RequestContext, unbuilt::request_not_built},
     catalog::{MergedResource, Scope},
-    discovery::{Discovery, OpenApi, is_discovery_path, is_openapi_path},
+    discovery::{Discovery, OpenApi, OwnDocuments, is_discovery_path, is_openapi_path},
     member::{
         Member,
         impersonation::{parts, permit},
@@ -279,7 +279,8 @@ impl Router {
             if self.own.objects.owns_document(document) && parts.method == Method::GET {
                 return Ok(Box::pin(self.own.objects.document(parts)).await);
             }
-            return Ok(Box::pin(self.openapi.answer(&self.stores, self.own.objects.documents(), parts)).await?);
+            let own = OwnDocuments { index: self.own.objects.documents(), swagger: self.own.objects.swagger() };
+            return Ok(Box::pin(self.openapi.answer(&self.stores, own, parts)).await?);
         }
         let (path, query) = (parts.uri.path(), parts.uri.query());
         if path == PLAN_PATH {

@@ -25,7 +25,7 @@ mod openapi;
 #[cfg(test)]
 mod tests;
 
-pub use openapi::{OpenApi, is_openapi_path};
+pub use openapi::{OpenApi, OwnDocuments, is_openapi_path};
 
 /// Answers discovery; holds the documents of the newest catalog, each encoded once.
 #[derive(Debug, Default)]

@@ -1,6 +1,7 @@
 //! Behind the aggregator of a real kube-apiserver, the host.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     time::Duration,
@@ -8,6 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
+use kubefold_wire::protobuf::{Payload, Records};
 use serde_json::{Value, json};
 
 use testbed::{
@@ -147,6 +149,7 @@ async fn a_host_serves_groups_of_the_fleet() {
     let kubectl = host.as_admin().in_namespace("shop");
     widgets_are_used_through_the_host(&kubectl, east, host).await;
     kubefolds_own_objects_are_seen_through_the_host(&kubectl, &fleet, host).await;
+    swagger_is_what_the_aggregator_makes_of_it(&fleet, host).await;
 
     // The host's RBAC comes first, then the members'.
     let home = tempfile::tempdir().unwrap();
@@ -295,6 +298,39 @@ async fn kubefolds_own_objects_are_seen_through_the_host(kubectl: &Kubectl, flee
         if seen["object"]["spec"]["flowList"][0]["data"]["a"] == "two" { Ok(()) } else { Err(seen) }
     })
     .await;
+}
+
+/// The definitions of kubefold's own kinds, as client-go reads them: messages, by name.
+async fn own_definitions(api: &Api) -> BTreeMap<String, Vec<u8>> {
+    let accept = ("accept", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf");
+    let answer = ask(api, "/openapi/v2", &[accept]).await;
+    // Document.definitions, Definitions.additional_properties; the name of each is its first field.
+    let all = fields(&answer.body, 9).flat_map(|definitions| fields(definitions, 1));
+    let named =
+        all.map(|named| (String::from_utf8(fields(named, 1).next().unwrap().to_vec()).unwrap(), named.to_vec()));
+    named.filter(|(name, _)| name.starts_with("io.kubefold.v1alpha1.")).collect()
+}
+
+fn fields(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
+    Records::new(message).filter_map(move |record| match record.unwrap() {
+        (at, Payload::Bytes(bytes)) if at == number => Some(bytes),
+        _ => None,
+    })
+}
+
+/// The aggregator makes its document of kubefold's JSON: what kubefold gives in protobuf itself is the same to the byte.
+async fn swagger_is_what_the_aggregator_makes_of_it(fleet: &Kubefold, host: &Member) {
+    let ours = own_definitions(&fleet.api().await).await;
+    assert!(ours.contains_key("io.kubefold.v1alpha1.ShadowResource"), "{:?}", ours.keys());
+    let theirs = eventually(SOON, async || {
+        let theirs = own_definitions(&host.api().await).await;
+        if theirs.len() < ours.len() { Err(format!("{:?}", theirs.keys())) } else { Ok(theirs) }
+    })
+    .await;
+    for (name, message) in &ours {
+        let [ours, theirs] = [message, &theirs[name]].map(|message| String::from_utf8_lossy(message).into_owned());
+        assert_eq!(ours, theirs, "{name}");
+    }
 }
 
 /// By a SubjectAccessReview of the host.
@@ -495,4 +531,40 @@ async fn a_host_that_is_a_member_is_not_asked_for_what_it_serves_for_the_fleet()
     };
     assert_eq!(by_kubefold("widgets"), 0);
     assert!(by_kubefold("configmaps") > 0, "this is how it would be seen");
+}
+
+/// A Service for an IP address: the host's aggregator finds the address, without a controller that mirrors Endpoints.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_finds_kubefold_by_its_address() {
+    let proxy = FrontProxy::new(&Authority::new("front-proxy-ca"));
+    let mut options = MemberOptions { controllers: false, ..proxy.options() };
+    options.apiserver_args.push("--enable-aggregator-routing=true".to_owned());
+    let bed = Testbed::start_each(&[("host", options)]).await;
+    let host = &bed["host"];
+    let file = FleetFile::default().member(host, 1).settings(&section(host, ", member: host"));
+    let fleet = Kubefold::start(&file).await;
+    let (config, kubeconfig) = (fleet.config(), host.kubeconfig());
+    let [config, kubeconfig] = [&config, &kubeconfig].map(|path| path.to_str().unwrap());
+    let doctor = async || {
+        let mut command = tokio::process::Command::new(testbed::program());
+        let done = command.args(["doctor", "--config", config]).output().await.unwrap();
+        (done.status.success(), String::from_utf8_lossy(&done.stdout).into_owned())
+    };
+    let (is_well, told) = doctor().await;
+    assert!(!is_well && told.contains("may not create tokenreviews.authentication.k8s.io"), "{told}");
+    let manifest_of = async |address: &str| {
+        let args = ["aggregation", "manifest", "--config", config, "--kubeconfig", kubeconfig, "--address", address];
+        let made = fleet.command(&args).await;
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        String::from_utf8_lossy(&made.stdout).into_owned()
+    };
+    // A unique local address, to which this machine has no way: what the host says of it shows that it found it.
+    host.apply(&manifest_of("[fd00::7]:6443").await).await;
+    let condition = ["get", "apiservice", "v1alpha1.kubefold.io", "-o", "jsonpath={.status.conditions[0]}"];
+    shows(&host.as_admin(), &condition, "https://[fd00::7]:6443/apis/kubefold.io/v1alpha1").await;
+    let other = manifest_of("192.0.2.7:6443").await.replace("name: kubefold\n", "name: other\n");
+    let tried = host.as_admin().run_with_input(&["create", "--dry-run=server", "-f", "-"], &other).await;
+    assert!(tried.stdout.contains("endpointslice.discovery.k8s.io/other created"), "{tried}");
+    let (is_well, told) = doctor().await;
+    assert!(is_well && told.contains("the host says whose requests count"), "{told}");
 }

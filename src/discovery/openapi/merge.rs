@@ -165,7 +165,7 @@ fn name(entry: &[u8]) -> Result<&[u8], MergeError> {
 }
 
 /// Writes `entry` inside as many messages as the path is long.
-fn push_nested(path: &[u32], entry: &[u8], out: &mut Vec<u8>) {
+pub(super) fn push_nested(path: &[u32], entry: &[u8], out: &mut Vec<u8>) {
     let mut message = entry.to_vec();
     for number in path.iter().rev() {
         let mut outer = Vec::with_capacity(message.len() + 12);
@@ -177,7 +177,8 @@ fn push_nested(path: &[u32], entry: &[u8], out: &mut Vec<u8>) {
     out.append(&mut message);
 }
 
-fn push_varint(mut value: u64, out: &mut Vec<u8>) {
+/// Writes a number as protobuf does.
+pub(super) fn push_varint(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
         // The low seven bits, and that more follow.
         out.push(value as u8 | 0x80);

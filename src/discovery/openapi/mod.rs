@@ -7,6 +7,7 @@
 
 mod cache;
 mod merge;
+mod own;
 mod sources;
 mod urls;
 
@@ -20,11 +21,12 @@ use futures::future::join_all;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header, request::Parts};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha512};
-use tokio::time::Instant;
+use tokio::{sync::OnceCell, time::Instant};
 
 use self::{
     cache::Key,
     merge::{Encoding, Spec, merge},
+    own::OwnSwagger,
     sources::{DocumentRequest, Index, LastAnswer, Missing, Sources},
     urls::{V2, V3, parameter, upper_hex, versioned},
 };
@@ -56,6 +58,17 @@ pub fn is_openapi_path(path: &str) -> bool {
 #[derive(Default)]
 pub struct OpenApi {
     sources: Arc<Sources>,
+    /// kubefold's own document of v2, which is the same as long as the process lives.
+    own: OnceCell<Option<OwnSwagger>>,
+}
+
+/// The documents that kubefold has itself, each read where it is asked for.
+#[derive(Debug)]
+pub struct OwnDocuments<I, S> {
+    /// Those of v3, as an index lists them.
+    pub index: I,
+    /// That of v2, in JSON, which is the same as long as the process lives. `None`: it has none.
+    pub swagger: S,
 }
 
 /// What is asked of a document.
@@ -80,13 +93,13 @@ struct Document {
 }
 
 impl OpenApi {
-    /// Answers a request for a path of OpenAPI. `own` gives the documents that kubefold has itself, for the index.
+    /// Answers a request for a path of OpenAPI. `own` gives the documents that kubefold has itself.
     ///
     /// Errors: a document that nobody has (404); no member answers (503). Cancel: safe.
     pub async fn answer(
         &self,
         stores: &Stores,
-        own: impl Future<Output = BTreeMap<String, Value>>,
+        own: OwnDocuments<impl Future<Output = BTreeMap<String, Value>>, impl Future<Output = Option<Bytes>>>,
         request: &Parts,
     ) -> Result<Response<Body>, DiscoveryError> {
         if request.method != Method::GET && request.method != Method::HEAD {
@@ -97,7 +110,7 @@ impl OpenApi {
         self.sources.retain(&members);
         let path = request.uri.path();
         if path == V3 {
-            return self.index(stores, &members, own.await).await;
+            return self.index(stores, &members, own.index.await).await;
         }
         let spec = if path == V2 { Spec::V2 } else { Spec::V3 };
         let Some(encoding) = encoding(spec, &request.headers) else {
@@ -106,7 +119,11 @@ impl OpenApi {
         let hash = parameter(request.uri.query().unwrap_or_default(), "hash").filter(|_| spec == Spec::V3);
         let question = Question { spec, path, hash, encoding, headers: &request.headers };
         match spec {
-            Spec::V2 => self.swagger(stores, &members, &question).await,
+            Spec::V2 => {
+                let read = || async { own.swagger.await.and_then(OwnSwagger::of) };
+                let own = self.own.get_or_init(read).await.as_ref();
+                self.swagger(stores, &members, &question, own).await
+            }
             Spec::V3 => self.document(stores, &members, &question).await,
         }
     }
@@ -187,12 +204,13 @@ impl OpenApi {
         Err(DiscoveryError::Changing)
     }
 
-    /// The swagger document.
+    /// The swagger document, with kubefold's own.
     async fn swagger(
         &self,
         stores: &Stores,
         members: &[Arc<Member>],
         question: &Question<'_>,
+        own: Option<&OwnSwagger>,
     ) -> Result<Response<Body>, DiscoveryError> {
         for attempt in 1..=ATTEMPTS_MAX {
             let told = self.sources.swaggers(stores, members, asked_since(stores, attempt)).await;
@@ -202,11 +220,15 @@ impl OpenApi {
                 return Err(none_told(&told));
             }
             let warnings = warnings(&told);
-            let hash = fleet_hash(&holders);
+            let hash = own.map_or_else(|| fleet_hash(&holders), |own| with_own_hash(&fleet_hash(&holders), own));
             if warnings.is_empty() && is_unchanged(question.headers, &hash) {
                 return Ok(not_modified(question, &hash));
             }
             if let Some(document) = self.unite(stores, question, &holders, attempt == ATTEMPTS_MAX).await? {
+                let document = match own {
+                    Some(own) => self.with_own(question, &hash, document, own),
+                    None => document,
+                };
                 let mut response = respond(question, &hash, document);
                 warnings.write_to(response.headers_mut());
                 if !warnings.is_empty() {
@@ -217,6 +239,30 @@ impl OpenApi {
             }
         }
         Err(DiscoveryError::Changing)
+    }
+
+    /// The members' swagger document with kubefold's own.
+    fn with_own(&self, question: &Question<'_>, hash: &Arc<str>, members: Document, own: &OwnSwagger) -> Document {
+        let Document { bytes, mut left_out } = members;
+        let whole = key(question, hash);
+        if left_out.is_empty()
+            && let Some(bytes) = self.sources.cache.get(&whole)
+        {
+            return Document { bytes, left_out };
+        }
+        match merge(Spec::V2, question.encoding, &[&bytes, own.bytes(question.encoding)]) {
+            Ok(merged) => {
+                let bytes = Bytes::from(merged);
+                if left_out.is_empty() {
+                    self.sources.cache.put(whole, bytes.clone());
+                }
+                Document { bytes, left_out }
+            }
+            Err(error) => {
+                left_out.push(format!("kubefold cannot merge its own groups into the members' document ({error})"));
+                Document { bytes, left_out }
+            }
+        }
     }
 
     /// The document that holders have together. `None`: one has changed, and the holders should be asked again.
@@ -316,6 +362,11 @@ fn fleet_hash(holders: &Holders) -> Arc<str> {
         [only] => Arc::clone(only),
         several => upper_hex(&Sha512::digest(format!("{UNION}\n{}", several.join("\n")))).into(),
     }
+}
+
+/// The hash of the members' document with kubefold's own.
+fn with_own_hash(members: &str, own: &OwnSwagger) -> Arc<str> {
+    upper_hex(&Sha512::digest(format!("{UNION}\n{members}\n{}", own.hash()))).into()
 }
 
 /// The first encoding that the client takes; JSON where it does not say.

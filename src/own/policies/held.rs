@@ -6,15 +6,16 @@ use std::{
     time::Duration,
 };
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::{
     task::yield_now,
     time::{Instant, sleep},
 };
 
-use super::{Kept, Policies, placement::PlacementPolicy};
+use super::{
+    Kept, Policies,
+    placement::{HeldKind, PlacementPolicy},
+};
 use crate::{
     own::GROUP,
     placement::policy::{Rules, Subject},
@@ -30,15 +31,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 const SHARE: u32 = 20;
 /// Objects that are counted before others have their turn.
 const AT_ONCE: usize = 500;
-
-/// How many objects of a kind a policy holds for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub(super) struct HeldKind {
-    /// The kind, with its group if that is not the core one: `Deployment.apps`.
-    kind: String,
-    /// How many placed objects of it.
-    objects: usize,
-}
 
 /// What was counted last, by kind.
 #[derive(Default)]

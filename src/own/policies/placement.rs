@@ -3,7 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::held::HeldKind;
 use crate::{
     config::{Config, PolicyConfig, PolicySpec, policy_of},
     karmada::Metadata,
@@ -38,6 +37,15 @@ pub(super) struct PlacementStatus {
     /// `Accepted`: whether it goes with the fleet as it is now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     conditions: Vec<Condition>,
+}
+
+/// How many objects of a kind a policy holds for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(super) struct HeldKind {
+    /// The kind, with its group if that is not the core one: `Deployment.apps`.
+    pub(super) kind: String,
+    /// How many placed objects of it.
+    pub(super) objects: usize,
 }
 
 impl PlacementStatus {

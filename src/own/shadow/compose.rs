@@ -4,11 +4,10 @@ use futures::future::join_all;
 use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 
 use super::{
     Kept, Shadow,
-    fields::Item,
+    fields::{Item, digest_of},
     object::{Reference, as_item, list, set_list, states},
     phase::{self, Phase},
     world::{Place, Seen},
@@ -20,9 +19,6 @@ use kubefold_wire::{
     access::{items, number, text, texts},
     status::Status,
 };
-
-/// Bytes of a digest in a state: it tells two versions of an item apart, and keeps nobody from making one up.
-const DIGEST_BYTES: usize = 12;
 
 /// An item as it is shown, and its state as kubefold sees it.
 struct Look {
@@ -201,12 +197,6 @@ fn digest(object: &Value) -> String {
     // A get and a watch do not write the fields in one order.
     item.sort_all_objects();
     digest_of(&item)
-}
-
-/// What tells two values apart.
-pub(super) fn digest_of(value: &Value) -> String {
-    let digest = Sha256::digest(value.to_string());
-    digest.iter().take(DIGEST_BYTES).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Writes what the states of all items come to, and which of them is still there where all are to go.

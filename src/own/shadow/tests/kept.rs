@@ -1,6 +1,6 @@
 //! Deletions that a member does not let kubefold carry out.
 
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::*;
 use crate::own::shadow::follow::Follower;
@@ -31,7 +31,8 @@ async fn an_item_that_kubefold_may_not_delete_is_told_and_goes_once_it_may() {
     process.create(app(&[map("a", "1"), map("b", "1")])).await.unwrap();
     let ended = CancellationToken::new();
     let (registry, stores) = (process.running.registry(), crate::stores::tests::stores(&[]));
-    let following = tokio::spawn(Follower::run(process.shadow.clone(), stores, registry.clone(), ended.clone()));
+    let following =
+        TaskTracker::new().spawn(Follower::run(process.shadow.clone(), stores, registry.clone(), ended.clone()));
     fleet.refuses_kubefold.store(true, Relaxed);
     registry.delete(&process.kind, "default", "app", &DeleteOptions::default()).await.unwrap();
     let refused = until(&process, |shadow| condition(shadow.unwrap(), "ItemsDeleted").is_some()).await.unwrap();
