@@ -114,7 +114,7 @@ impl App {
             access.restore(kept);
             tasks.spawn(keep_decisions(Arc::clone(&access), Arc::clone(&state), draining.clone()));
         }
-        let own = Own::open(&state, &stores, config, &state_key, &tasks, &draining).await?;
+        let own = Box::pin(Own::open(&state, &stores, config, &state_key, &tasks, &draining)).await?;
         let mirror = mirror(&options, &own.config()?, &state);
         stores.mirror_in(Arc::clone(&mirror));
         // With all members: what an earlier process knew of one that is not there yet would be forgotten.

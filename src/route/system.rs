@@ -57,7 +57,7 @@ impl Router {
             () if info.namespace == OWN_NAMESPACE => Ok((!is_read).then_some(OfSystem::Nothing)),
             () if info.namespace.is_empty() && info.name.is_empty() && gvr.is_event() && is_read && is_served => {
                 let query = parts.uri.query().unwrap_or_default();
-                Ok(self.is_about_members(gvr, query).await?.then_some(OfSystem::Events))
+                Ok(Box::pin(self.is_about_members(gvr, query)).await?.then_some(OfSystem::Events))
             }
             () => Ok(None),
         }

@@ -413,7 +413,13 @@ async fn one_members_openapi_is_passed_through() {
 fn without_own(answer: &Answer) -> Value {
     let mut document = answer.json();
     let is_own = |name: &str| {
-        let own = ["apis/kubefold.io/", "apis/policy.karmada.io/", "apis/clusterpedia.io/", "io.kubefold.v1alpha1.", "io.karmada.policy."];
+        let own = [
+            "apis/kubefold.io/",
+            "apis/policy.karmada.io/",
+            "apis/clusterpedia.io/",
+            "io.kubefold.v1alpha1.",
+            "io.karmada.policy.",
+        ];
         own.iter().any(|own| name.trim_start_matches('/').starts_with(own))
     };
     for map in ["paths", "definitions"] {

@@ -83,7 +83,20 @@ impl MemberSpec {
 
 impl Default for MemberSpec {
     fn default() -> Self {
-        serde_json::from_value(Value::Object(Map::new())).unwrap_or_else(|_| unreachable!("every field has a default"))
+        Self {
+            server: String::new(),
+            ca_bundle: None,
+            tls_server_name: None,
+            proxy_url: None,
+            credentials_secret_ref: None,
+            weight: one(),
+            labels: BTreeMap::new(),
+            taints: Vec::new(),
+            absent: false,
+            rebuilt: false,
+            deadlines: None,
+            in_flight_max: None,
+        }
     }
 }
 
