@@ -111,7 +111,7 @@ impl Own {
         tasks.spawn(Follower::run(self.shadow, Arc::clone(stores), registry.clone(), draining.clone()));
         let counting = Arc::clone(&self.rooms.policies).count(registry.clone());
         tasks.spawn(draining.clone().run_until_cancelled_owned(counting));
-        let going = self.rooms.policies.go_with_namespaces(registry.clone());
+        let going = self.rooms.policies.go_with_namespaces(registry);
         tasks.spawn(draining.clone().run_until_cancelled_owned(going));
         let members = self.rooms.members.follow(self.rooms.objects);
         tasks.spawn(draining.clone().run_until_cancelled_owned(members));

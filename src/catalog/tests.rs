@@ -423,7 +423,7 @@ async fn a_catalog_is_kept_and_stands_until_its_member_has_said_what_it_serves()
     let kept = MemberCatalog::parse(&served.document()).unwrap();
     assert_eq!(kept, *served);
     let later = FleetCatalogue::new(vec![east.clone()]);
-    assert_eq!(later.current().unknown, [east.clone()]);
+    assert_eq!(later.current().unknown, std::slice::from_ref(&east));
     later.restore(&east, kept.clone());
     assert_eq!((later.current().unknown.len(), later.member(&east).unwrap()), (0, served));
     // Its own word counts, and what was kept comes too late then.

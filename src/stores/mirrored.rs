@@ -82,7 +82,7 @@ impl Stores {
             for (member, state) in feeds {
                 // What was not brought up to date stays as the earlier process left it, unless it cannot be resumed any more.
                 let is_followed = state.trouble().is_none();
-                if is_followed && state.from_mirror().is_some() {
+                if is_followed && state.mirrored().is_some() {
                     continue;
                 }
                 let feed = MirroredKind { gvr: gvr.clone(), member };

@@ -185,7 +185,7 @@ impl Stores {
         };
         let resuming =
             readiness.troubled.iter().filter(|one| is_asked(one.member.name()) && !one.member.health().is_down());
-        let until = resuming.filter_map(|one| Some(one.state.from_mirror()?.since + UNKNOWN_WAIT_MAX)).max();
+        let until = resuming.filter_map(|one| Some(one.state.mirrored()?.since + UNKNOWN_WAIT_MAX)).max();
         until.filter(|until| *until > Instant::now())
     }
 
@@ -321,8 +321,8 @@ fn is_lost(member: &Member) -> bool {
 
 /// One sentence, if what the store shows of the member may be old.
 pub(super) fn stale(member: &Member, state: &ReflectorState) -> Option<String> {
-    let from_mirror = state.from_mirror();
-    let of = from_mirror.map(|from| format!(", of {}s ago", from.age().as_secs())).unwrap_or_default();
+    let mirrored = state.mirrored();
+    let of = mirrored.map(|from| format!(", of {}s ago", from.age().as_secs())).unwrap_or_default();
     if member.health().is_down() {
         return Some(format!("member {}; its last known state is shown{of}", member.describe()));
     }
@@ -334,7 +334,7 @@ pub(super) fn stale(member: &Member, state: &ReflectorState) -> Option<String> {
             trouble.cause
         ));
     }
-    if from_mirror.is_some() {
+    if mirrored.is_some() {
         let name = member.name();
         return Some(format!(
             "member {name} has not been followed since kubefold started; its last known state is shown{of}"

@@ -77,7 +77,7 @@ impl Pod {
             let object: Value = serde_json::from_str(object.ok()).unwrap();
             for (file, text) in object["data"].as_object().unwrap() {
                 let text = match kind {
-                    "secret" => kubefold_base64(text.as_str().unwrap()),
+                    "secret" => decoded(text.as_str().unwrap()),
                     _ => text.as_str().unwrap().to_owned(),
                 };
                 fs::write(folder.join(file), self.here(&text)).unwrap();
@@ -122,7 +122,7 @@ impl Pod {
     }
 }
 
-fn kubefold_base64(text: &str) -> String {
+fn decoded(text: &str) -> String {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
     String::from_utf8(STANDARD.decode(text).unwrap()).unwrap()
 }
@@ -130,25 +130,17 @@ fn kubefold_base64(text: &str) -> String {
 /// `kubefold join` for each cluster: rights in it, and its credential in a folder. Answers `clusters.yaml`.
 async fn join(bed: &Testbed, folder: &Path) -> PathBuf {
     let config = folder.join("clusters.yaml");
-    for (at, member) in bed.members().iter().enumerate() {
+    for member in bed.members() {
         let mut command = tokio::process::Command::new(program());
-        command.args(["join", "--name", member.name(), "--config"]).arg(&config);
-        if at == 0 {
-            fs::write(&config, "members: []\n").unwrap();
-        }
+        command.args(["join", "--name", member.name(), "--token-life", "8760h", "--config"]).arg(&config);
         let said = command.arg("--kubeconfig").arg(member.kubeconfig()).output().await.unwrap();
         assert!(said.status.success(), "{said:?}");
     }
     config
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_chart_brings_a_fleet_to_production() {
-    let options = MemberOptions { controllers: true, ..MemberOptions::default() };
-    let bed = Testbed::start(&["east", "west", "north"], options).await;
-    let host = &bed["east"];
-    let folder = tempfile::tempdir().unwrap();
-    let mut provider = Provider::start(host).await;
+/// Members in which developers may read ConfigMaps.
+async fn with_developers(bed: &Testbed) {
     for member in bed.members() {
         namespace(member, "crew").await;
         member.api().await.create(MAPS, &config_map("own", json!({}))).await;
@@ -159,14 +151,16 @@ async fn the_chart_brings_a_fleet_to_production() {
             member.kubectl(args).await.ok();
         }
     }
+}
 
-    // Credentials of the members, and clusters.yaml, are Secrets of the host.
-    let config = join(&bed, folder.path()).await;
+/// Credentials of the members, and clusters.yaml, as Secrets of the host; and the values of the chart.
+async fn values(bed: &Testbed, host: &Member, provider: &Provider, folder: &Path) -> String {
+    let config = join(bed, folder).await;
     namespace(host, "fleet").await;
     let mut text = fs::read_to_string(&config).unwrap();
     for member in bed.members() {
         let name = member.name();
-        let from = format!("--from-file={}", folder.path().join("members").join(name).display());
+        let from = format!("--from-file={}", folder.join("members").join(name).display());
         host.kubectl(&["create", "secret", "generic", name, "-n", "fleet", &from]).await.ok();
         text = text.replace(&format!("members/{name}/"), &format!("/etc/kubefold/credentials/{name}/"));
     }
@@ -174,13 +168,42 @@ async fn the_chart_brings_a_fleet_to_production() {
     let from = format!("--from-file={}", config.display());
     host.kubectl(&["create", "secret", "generic", "clusters", "-n", "fleet", &from]).await.ok();
     let indented: String =
-        provider.configuration(host).lines().map(|line| format!("  {line}\n")).collect::<Vec<_>>().concat();
-    let values = folder.path().join("values.yaml");
+        provider.configuration(host).lines().fold(String::new(), |text, line| text + "  " + line + "\n");
+    let values = folder.join("values.yaml");
     let text = format!(
         "existingConfigSecret: clusters\ncredentials: [east, west, north]\nauthentication:\n{indented}networkPolicy: {{enabled: true}}\n"
     );
     fs::write(&values, text).unwrap();
-    let values = values.display().to_string();
+    values.display().to_string()
+}
+
+/// `kubefold release`, as the docs say: members keep what runs in them, and no mark.
+async fn release(bed: &Testbed, pod: &Pod, folder: &Path) {
+    let administrators = bed.members().iter().fold("members:\n".to_owned(), |text, member| {
+        text + &format!("  - {{name: {}, kubeconfig: {}}}\n", member.name(), member.kubeconfig().display())
+    });
+    let file = folder.join("administrators.yaml");
+    fs::write(&file, administrators).unwrap();
+    let release = ["release", "--config", file.to_str().unwrap(), "--state-dir", "/var/lib/kubefold/state"];
+    let (done, said) = pod.exec(&release).await;
+    assert!(done, "{said}");
+    for member in bed.members() {
+        let marked =
+            member.kubectl(&["get", "all,configmaps", "-A", "-l", "kubefold.io/placement", "-o", "name"]).await;
+        assert_eq!(marked.ok(), "", "{}", member.name());
+        member.kubectl(&["get", "deployment", "web", "-n", "crew"]).await.ok();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_chart_brings_a_fleet_to_production() {
+    let options = MemberOptions { controllers: true, ..MemberOptions::default() };
+    let bed = Testbed::start(&["east", "west", "north"], options).await;
+    let host = &bed["east"];
+    let folder = tempfile::tempdir().unwrap();
+    let mut provider = Provider::start(host).await;
+    with_developers(&bed).await;
+    let values = values(&bed, host, &provider, folder.path()).await;
     let with = ["kubefold", CHART, "-n", "fleet", "-f", &values];
     helm(host).run(&[&["install"], &with[..]].concat()).await.ok();
 
@@ -194,7 +217,9 @@ async fn the_chart_brings_a_fleet_to_production() {
     let own = |list: &Value| keys(list).into_iter().filter(|key| key.contains("/own@")).collect::<Vec<_>>();
     assert_eq!(own(&api.get(MAPS).await), all);
     // Single sign-on: people see what the members allow them.
-    let jane = api.clone().with_token(&provider.token("jane", "dev").await);
+    let authority = fs::read_to_string(pod.at("/var/lib/kubefold/state/ca.crt")).unwrap();
+    let jane = Api::of_server(&format!("https://{}", pod.https.addr()), &authority);
+    let jane = jane.with_token(&provider.token("jane", "dev").await);
     assert_eq!(own(&jane.get(MAPS).await), all);
     let secrets = jane.request(Method::GET, "/api/v1/namespaces/crew/secrets", "").await;
     assert_eq!(secrets.status, StatusCode::FORBIDDEN, "{secrets}");
@@ -207,10 +232,8 @@ async fn the_chart_brings_a_fleet_to_production() {
     kubectl.run(&["create", "deployment", "web", "-n", "crew", "--image=web:1", "--replicas=3"]).await.ok();
 
     // An upgrade: another pod on the same state. Kubeconfigs and what was placed go on.
-    helm(host)
-        .run(&[&["upgrade"], &with[..], &["--set", "auditLog=true", "--set", "image.tag=next"]].concat())
-        .await
-        .ok();
+    let upgrade = [&["upgrade"], &with[..], &["--set", "auditLog=true", "--set", "image.tag=next"]].concat();
+    helm(host).run(&upgrade).await.ok();
     pod.run(host).await;
     assert_eq!(own(&api.get(MAPS).await), all);
     let web = kubectl.run(&["get", "deployment", "web", "-n", "crew", "-o", "jsonpath={.spec.replicas}"]).await;
@@ -219,26 +242,12 @@ async fn the_chart_brings_a_fleet_to_production() {
     pod.run(host).await;
     assert_eq!(own(&jane.get(MAPS).await), all);
 
-    // The end: members keep what runs in them, and no mark.
     let mut process = pod.process.take().unwrap();
     assert!(process.terminate(SOON).await.success());
     helm(host).run(&["uninstall", "kubefold", "-n", "fleet"]).await.ok();
     let kept = host.kubectl(&["get", "pvc", "-n", "fleet", "-o", "name"]).await;
     assert_eq!(kept.ok().trim(), "persistentvolumeclaim/kubefold-state", "the state outlives the release");
-    let administrators = bed.members().iter().fold("members:\n".to_owned(), |text, member| {
-        text + &format!("  - {{name: {}, kubeconfig: {}}}\n", member.name(), member.kubeconfig().display())
-    });
-    let file = folder.path().join("administrators.yaml");
-    fs::write(&file, administrators).unwrap();
-    let release = ["release", "--config", file.to_str().unwrap(), "--state-dir", "/var/lib/kubefold/state"];
-    let (done, said) = pod.exec(&release).await;
-    assert!(done, "{said}");
-    for member in bed.members() {
-        let marked =
-            member.kubectl(&["get", "all,configmaps", "-A", "-l", "kubefold.io/placement", "-o", "name"]).await;
-        assert_eq!(marked.ok(), "", "{}", member.name());
-        member.kubectl(&["get", "deployment", "web", "-n", "crew"]).await.ok();
-    }
+    release(&bed, &pod, folder.path()).await;
 }
 
 /// Each switch of the chart, in front of a kube-apiserver with strict validation. Kinds of operators that it does not have are only

@@ -84,7 +84,7 @@ async fn a_kube_apiserver_takes_the_manifests() {
     let own = r#"{"stringData":{"clusters.yaml":"members: [{name: own, inCluster: true}]"}}"#;
     east.kubectl(&["-n", "kubefold", "patch", "secret", "kubefold-fleet", "-p", own]).await.ok();
     let before = east.api().await.get(secrets).await;
-    let applied = east.kubectl(&[&with[..], &["--force-conflicts", &base]].concat()).await;
+    let applied = east.kubectl(&[&with[..], &[&base, "--force-conflicts"]].concat()).await;
     assert_eq!(applied.ok().lines().count(), 5, "{applied}");
     assert_eq!(east.api().await.get(secrets).await, before, "the base leaves the Secret as it is");
     let rbac = format!("{folder}/member-rbac.yaml");

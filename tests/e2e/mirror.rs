@@ -91,7 +91,7 @@ async fn a_restart_while_a_member_is_down_shows_what_was_known_of_it() {
         let (is_there, rest) = meanwhile(&shown);
         assert!(is_there, "a read does not miss what a member that answers was told before it");
         same(&rest, &known)?;
-        warnings.into_iter().find(|warning| warning.contains("member west")).ok_or("no warning".to_owned())
+        warnings.into_iter().find(|warning| warning.contains("member west")).ok_or_else(|| "no warning".to_owned())
     })
     .await;
     assert!(warned.contains("its last known state is shown, of "), "{warned}");
@@ -243,7 +243,9 @@ async fn after_a_kill_at_any_moment_the_first_answer_misses_nothing() {
     let warnings = eventually(SOON, async || {
         let answer = api.request(Method::GET, CONFIG_MAPS, "").await;
         let is_it = answer.status == StatusCode::OK && !answer.warnings().is_empty();
-        is_it.then(|| same(&shown(&answer.json()), &known).map(|()| answer.warnings())).ok_or(answer.to_string())?
+        is_it
+            .then(|| same(&shown(&answer.json()), &known).map(|()| answer.warnings()))
+            .ok_or_else(|| answer.to_string())?
     })
     .await;
     assert!(warnings[0].contains("member member-001 is down") && warnings[0].contains(", of "), "{warnings:?}");

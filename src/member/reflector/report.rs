@@ -52,7 +52,7 @@ impl FromMirror {
 pub(crate) struct ReflectorState {
     trouble: Mutex<Option<Trouble>>,
     /// Present until the member has told what is new.
-    from_mirror: Mutex<Option<FromMirror>>,
+    mirrored: Mutex<Option<FromMirror>>,
     /// A current revision of the member, as it was found before the last watch.
     pub(super) current: AtomicU64,
     /// How far its list is; absent when it has one to the end.
@@ -85,23 +85,23 @@ impl ReflectorState {
     }
 
     /// Says whether what is shown of the member is what an earlier process was told, and how old.
-    pub(crate) fn from_mirror(&self) -> Option<FromMirror> {
-        *self.from_mirror.lock()
+    pub(crate) fn mirrored(&self) -> Option<FromMirror> {
+        *self.mirrored.lock()
     }
 
     pub(super) fn is_restored(&self) -> bool {
-        self.from_mirror.lock().is_some()
+        self.mirrored.lock().is_some()
     }
 
     /// Notes that the member's objects are those that an earlier process was told so long ago.
     pub(super) fn restore(&self, age: Duration) {
-        *self.from_mirror.lock() = Some(FromMirror { age, since: Instant::now() });
+        *self.mirrored.lock() = Some(FromMirror { age, since: Instant::now() });
         self.news.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Notes that the member has told what is new; true if that was to come.
     pub(super) fn resume(&self) -> bool {
-        let was_restored = self.from_mirror.lock().take().is_some();
+        let was_restored = self.mirrored.lock().take().is_some();
         if was_restored {
             self.news.fetch_add(1, Ordering::AcqRel);
         }
