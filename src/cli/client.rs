@@ -1,18 +1,28 @@
 //! How a command asks a running kubefold.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, bail};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use futures::{AsyncBufReadExt, TryStreamExt};
-use http::{Method, Request};
+use http::{Method, Request, Response, header};
 use kube::{
     Client, Config,
+    client::ClientBuilder,
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 
-use crate::serve::{Login, Published};
-use kubefold_wire::golang::Quoted;
+use parking_lot::Mutex;
+use tower::util::MapResponseLayer;
+
+use crate::{
+    cli::say,
+    serve::{Login, Published},
+};
+use kubefold_wire::{golang::Quoted, warning::warning_text};
 
 /// Which kubefold to ask.
 #[derive(Debug, clap::Args)]
@@ -84,7 +94,7 @@ impl Connection {
         let config = self.config().await?;
         let url = config.cluster_url.to_string();
         let url = url.trim_end_matches('/');
-        let client = Client::try_from(config).with_context(|| format!("cannot connect to {url}"))?;
+        let client = client(config).with_context(|| format!("cannot connect to {url}"))?;
         let request = Request::builder().method(method).uri(path);
         let request =
             headers.iter().fold(request, |request, (name, value)| request.header(*name, *value)).body(body)?;
@@ -118,7 +128,7 @@ impl Connection {
         let followed = async {
             let config = self.config().await?;
             let url = config.cluster_url.to_string();
-            let client = Client::try_from(config).with_context(|| format!("cannot connect to {url}"))?;
+            let client = client(config).with_context(|| format!("cannot connect to {url}"))?;
             let request = Request::builder().method(&ask.method).uri(ask.path);
             let request = ask.headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
             let unanswered = |error: kube::Error| match error {
@@ -187,6 +197,23 @@ impl Connection {
         config.default_retry = false;
         Ok(config)
     }
+}
+
+/// A client that says the `Warning`s of answers on standard error, each once, as kubectl does.
+fn client(config: Config) -> Result<Client, kube::Error> {
+    let layer = MapResponseLayer::new(|answer| warned(answer));
+    Ok(ClientBuilder::try_from(config)?.with_layer(&layer).build())
+}
+
+fn warned<B>(answer: Response<B>) -> Response<B> {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    for value in answer.headers().get_all(header::WARNING) {
+        let text = warning_text(&String::from_utf8_lossy(value.as_bytes()));
+        if SAID.lock().insert(text.clone()) {
+            say(&format!("Warning: {text}"));
+        }
+    }
+    answer
 }
 
 /// The kubeconfig that `kubefold kubeconfig` prints, with the fleet's context alone.

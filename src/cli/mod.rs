@@ -286,6 +286,11 @@ fn print(text: &str) -> anyhow::Result<()> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to standard output")
 }
 
+/// Tells a person on standard error what is no result. Whether anybody reads it changes nothing.
+fn say(text: &str) {
+    drop(writeln!(std::io::stderr(), "{text}"));
+}
+
 fn completion(shell: Shell) -> anyhow::Result<()> {
     let shell = match shell {
         Shell::Bash => clap_complete::Shell::Bash,

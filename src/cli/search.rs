@@ -8,7 +8,7 @@ use crate::{
     cli::{
         can_i::{Resource, find},
         client::{Ask, Connection, Output},
-        print as print_text,
+        print as print_text, say,
         status::table,
     },
     search::FieldTerm,
@@ -102,6 +102,10 @@ impl Search {
             if token.is_empty() || self.limit.is_some_and(|limit| items.len() >= limit) {
                 break;
             }
+        }
+        if items.is_empty() && !matches!(self.output, Some(As::Json | As::Yaml)) {
+            say("nothing was found");
+            return Ok(());
         }
         print_text(&match self.output {
             None | Some(As::Wide) => self.table(&head.unwrap_or_default()["columnDefinitions"], &items),

@@ -92,7 +92,7 @@ fn normal(answer: &str) -> String {
         .replace(&format!("{SUFFIX}\""), "\"")
         .replace(&format!("{SUFFIX}\\\""), "\\\"")
         // An event is called after its object.
-        .replace(&format!("{SUFFIX}.1\""), ".1\"")
+        .replace(&format!("{SUFFIX}."), ".")
         .replace(",\"annotations\":{\"kubefold.io/cluster\":\"east\"}", "")
         .replace(",\"annotations\":{\"kubefold.io/clusters\":\"east\"}", "")
         .replace("\"kubefold.io/cluster\":\"east\",", "")

@@ -134,7 +134,7 @@ async fn a_member_that_is_down_at_the_start_is_unknown_and_not_absent() {
     west.kill();
     warned(&api, &["west is down", "refused"]).await;
     let before = held(&informer.dump().await);
-    fleet.restart().await;
+    fleet.restart_without_mirror().await;
     let list = ask(&api, CONFIG_MAPS.to_owned()).await;
     unavailable(&list, "west is down", "connection refused").unwrap();
     assert_eq!(same(&held(&informer.dump().await), &before), Ok(()));
@@ -431,7 +431,7 @@ async fn a_member_that_lies_or_refuses_is_named_and_the_others_are_served() {
     figure(&warning);
     create(east, "two", "east").await;
     assert_eq!(events(&mut watch, 1).await, ["ADDED two@east"]);
-    fleet.restart().await;
+    fleet.restart_without_mirror().await;
     let list = ask(&api, CONFIG_MAPS.to_owned()).await;
     unavailable(&list, "west", "kubefold may not read namespace kube-system (403").unwrap();
     assert_eq!(api.get(&format!("{IN_DEFAULT}/one@east")).await["data"]["is"], "east");

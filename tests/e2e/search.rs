@@ -239,7 +239,7 @@ async fn of_one_cluster(world: &World) {
         assert_eq!(world.get(path).await[field], value, "{path}");
     }
     let groups = world.get("resources/apis").await.to_string();
-    assert!(groups.contains("batch") && !groups.contains("kubefold.io"), "what members have: {groups}");
+    assert!(groups.contains("batch") && !groups.contains("\"kubefold.io\""), "what members have: {groups}");
 }
 
 async fn of_an_owner(world: &World) {

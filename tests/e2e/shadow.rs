@@ -310,11 +310,11 @@ async fn somebody_else(fleet: &Kubefold, members: [&Member; 2]) {
     fleet.kubectl(&["delete", "shadow", "hers", "--timeout=30s"]).await.ok();
 }
 
-/// Members are objects, too, which nobody writes.
+/// Members of clusters.yaml are objects, too, which nobody writes.
 async fn a_member_is_down(fleet: &Kubefold, west: &Member) {
     fleet.kubectl(&["wait", "--for=condition=Ready", "member", "--all", "--timeout=30s"]).await.ok();
     let told = fleet.kubectl(&["delete", "member", "west"]).await;
-    assert!(told.refused().contains("MethodNotAllowed"), "{told}");
+    assert!(told.refused().contains("it stands in clusters.yaml"), "{told}");
     west.stop_apiserver();
     fleet.kubectl(&["wait", "--for=condition=Ready=false", "member/west", "--timeout=30s"]).await.ok();
     let table = fleet.kubectl(&["get", "members"]).await;

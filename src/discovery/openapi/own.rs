@@ -142,9 +142,9 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// An empty object is left out, as a kube-aggregator does; an empty list is not.
+    /// `null` and an empty object are left out, as a kube-aggregator does; an empty list is not.
     fn any(&self, number: u32, field: &str, out: &mut Vec<u8>) {
-        let is_empty = |value: &Value| value.as_object().is_some_and(Map::is_empty);
+        let is_empty = |value: &Value| value.is_null() || value.as_object().is_some_and(Map::is_empty);
         if let Some(value) = self.0.get(field).filter(|value| !is_empty(value)) {
             push_nested(&[number], &any(value), out);
         }
