@@ -201,7 +201,7 @@ impl Connection {
 
 /// A client that says the `Warning`s of answers on standard error, each once, as kubectl does.
 fn client(config: Config) -> Result<Client, kube::Error> {
-    let layer = MapResponseLayer::new(|answer| warned(answer));
+    let layer = MapResponseLayer::new(warned);
     Ok(ClientBuilder::try_from(config)?.with_layer(&layer).build())
 }
 
