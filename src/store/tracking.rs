@@ -47,7 +47,7 @@ pub struct Position {
 pub struct Changes {
     /// Where the objects stand with these changes.
     pub position: Position,
-    /// Anything may have changed: [`FleetStore::documents`] has all objects, and the next [`FleetStore::take_changes`] what
+    /// Anything may have changed: `FleetStore::documents` has all objects, and the next `FleetStore::take_changes` what
     /// changes while they are read.
     pub is_whole: bool,
     /// The changed objects by own key; `None`: it is gone.

@@ -43,7 +43,10 @@ async fn a_job_has_a_fleet_of_embedded_clusters() {
     let members = job.kubectl().run(&["get", "members", "-o", "name"]).await;
     assert_eq!(members.ok().lines().count(), 2, "{members}");
     let path = fs::read_to_string(job.0.path().join("path")).unwrap();
-    assert!(Path::new(path.trim()).join(program().file_name().unwrap()).exists(), "the steps that follow find kubefold: {path}");
+    assert!(
+        Path::new(path.trim()).join(program().file_name().unwrap()).exists(),
+        "the steps that follow find kubefold: {path}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
