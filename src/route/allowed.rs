@@ -89,13 +89,12 @@ impl Router {
                 self.access.grant_selected(who, &of_asked, member, selected).await
             }
         };
-        let is_read = matches!(info.verb.as_str(), "get" | "list" | "watch");
         // The host's controllers empty a namespace in each group, and follow all kinds: of the fleet they see nothing.
         let is_of_many = matches!(info.verb.as_str(), "list" | "watch" | "deletecollection");
         if is_of_many && self.access.is_of_no_member(who.caller) {
             return Ok(Box::new(Grants { asked: the_asked, ..Grants::default() }));
         }
-        if is_read || is_stream(gvr, &info.subresource) || connects(info, parts) {
+        if info.is_read() || is_stream(gvr, &info.subresource) || connects(info, parts) {
             let for_people = info.verb == "list" && asked.wanted().is_ok_and(|wanted| asked.is_for_people(wanted));
             the_asked.check(if for_people { Mode::Lenient } else { asked.mode })?;
             return Ok(Box::new(Grants { asked: the_asked, ..Grants::default() }));

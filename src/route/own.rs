@@ -25,8 +25,8 @@ impl Router {
         parts: &Parts,
         body: Body,
     ) -> Result<Response<Body>, Status> {
-        let is_read = matches!(info.verb.as_str(), "get" | "list" | "watch");
-        if let Err(status) = self.allow_own_object(info, gvr, who, is_read).await {
+        let is_read = info.is_read();
+        if let Err(status) = self.allow_own_object(info, gvr, who).await {
             Box::pin(drain(body)).await;
             return Err(status);
         }
@@ -59,7 +59,8 @@ impl Router {
     /// only administrators of kubefold say, or who may by the host's word.
     ///
     /// Errors: 403, or 503 where a member or the host does not say.
-    async fn allow_own_object(&self, info: &RequestInfo, gvr: &Gvr, who: Who<'_>, is_read: bool) -> Result<(), Status> {
+    async fn allow_own_object(&self, info: &RequestInfo, gvr: &Gvr, who: Who<'_>) -> Result<(), Status> {
+        let is_read = info.is_read();
         let own = if is_read { Own::View } else { Own::Administer };
         let of_fleet = !is_read && Members::are(gvr);
         if self.access.allows_own(who, own) {

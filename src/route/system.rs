@@ -45,7 +45,7 @@ impl Router {
     ) -> Result<Option<OfSystem>, Status> {
         let is_core = gvr.group.is_empty();
         let is_served = self.own.objects.system().serves(gvr);
-        let is_read = matches!(info.verb.as_str(), "get" | "list" | "watch");
+        let is_read = info.is_read();
         match () {
             () if is_core && &*gvr.resource == "namespaces" && info.name == OWN_NAMESPACE => {
                 Ok(Some(OfSystem::Namespace))
@@ -102,14 +102,14 @@ impl Router {
             parts.uri = in_own_namespace(gvr, &parts.uri);
         }
         let answer = self.own.objects.answer_of_system(who.caller, Request::from_parts(parts, body)).await?;
-        if of == OfSystem::Secrets && info.verb != "get" {
+        if of == OfSystem::Secrets && !info.is_read() {
             self.own.refreshed().await;
         }
         Ok(answer)
     }
 
     async fn allow_system(&self, of: OfSystem, info: &RequestInfo, gvr: &Gvr, who: Who<'_>) -> Result<(), Status> {
-        let is_read = matches!(info.verb.as_str(), "get" | "list" | "watch");
+        let is_read = info.is_read();
         let refused = || -> Status {
             let name = if info.name.is_empty() { OWN_NAMESPACE } else { &info.name };
             OwnError::OfSystem { resource: gvr.clone(), name: name.to_owned() }.into()

@@ -26,6 +26,12 @@ pub struct Facts<'a> {
 }
 
 impl Facts<'_> {
+    /// The JSON of the labels that a document has.
+    pub fn labels_of(json: &str) -> Option<&str> {
+        static LABELS: LazyLock<Paths> = LazyLock::new(|| Paths::new([(0, ["metadata", "labels"].as_slice())]));
+        first(&LABELS, json)
+    }
+
     /// When the document says that the object was created.
     pub(super) fn created<'j>(&self, json: &'j str) -> Option<Cow<'j, str>> {
         static CREATED: LazyLock<Paths> =

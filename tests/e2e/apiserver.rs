@@ -254,7 +254,7 @@ async fn people_log_in_by_the_word_of_others() {
         let nobody = server.with_token("nobody", wrong).run(&["get", "configmaps"]).await;
         assert!(!nobody.succeeded() && nobody.stderr.contains("must be logged in"), "{nobody}");
     }
-    // Whom the server itself knows logs in while the webhook is away.
+    // The server's own users still log in while the webhook is away.
     drop(knowing);
     who(&jane).await;
     admin.run(&["get", "configmaps"]).await.ok();

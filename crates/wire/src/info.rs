@@ -57,6 +57,11 @@ pub struct RequestInfo {
 }
 
 impl RequestInfo {
+    /// Says whether the verb only reads objects.
+    pub fn is_read(&self) -> bool {
+        matches!(self.verb.as_str(), "get" | "list" | "watch")
+    }
+
     /// Reads a request.
     ///
     /// Errors: a path that is no path.

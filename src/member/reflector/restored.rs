@@ -11,8 +11,8 @@ use crate::{
     store::SLICE_ITEMS_MAX,
 };
 
-/// A member that was not followed for longer, or not when the earlier process ended, is listed anew, since it may have been restored from a backup in that time, and be
-/// past the position again.
+/// A member that was not followed for longer, or not when the earlier process ended, is listed anew: it may have been restored from
+/// a backup in that time, and be past the position again.
 pub(super) const RESUME_MAX: Duration = Duration::from_mins(5);
 
 /// How a restored reflector goes on.

@@ -164,13 +164,16 @@ impl Following {
         Ok(())
     }
 
-    /// Says whether a status is to be written: at once where the state has changed, now and then where numbers have.
+    /// Says whether a status is to be written: at once where the state has changed or a number became known, now and then where
+    /// numbers have changed.
     fn is_news(&mut self, name: &str, before: &MemberStatus, status: &MemberStatus) -> bool {
         if before == status {
             return false;
         }
-        let bare =
-            |status: &MemberStatus| MemberStatus { nodes: None, pods: None, lag: String::new(), ..status.clone() };
+        let bare = |status: &MemberStatus| {
+            let [nodes, pods] = [status.nodes, status.pods].map(|number| number.map(|_| 0));
+            MemberStatus { nodes, pods, lag: String::new(), ..status.clone() }
+        };
         let now = Instant::now();
         let is_due = self.counted.get(name).is_none_or(|last| now.duration_since(*last) >= COUNT_EVERY);
         let is_news = bare(before) != bare(status) || is_due;

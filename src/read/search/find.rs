@@ -1,18 +1,13 @@
 //! Which rows a query selects of the stores' snapshots, in its order: the evaluator over memory.
 
-use std::{
-    borrow::Cow,
-    collections::HashSet,
-    ops::ControlFlow,
-    sync::{Arc, LazyLock},
-};
+use std::{borrow::Cow, collections::HashSet, ops::ControlFlow, sync::Arc};
 
 use crate::{
     search::{Condition, Facts, Position, Query, Top},
     store::{Audience, Entry, Key, Naming, Revision, Row, Snapshot},
     stores::Ready,
 };
-use kubefold_wire::{locate::Paths, selector::Operator};
+use kubefold_wire::selector::Operator;
 
 /// Objects that are looked at before others get their turn.
 const STEP_ITEMS_MAX: usize = 512;
@@ -188,9 +183,8 @@ impl Search<'_> {
         let labels = match row.labels() {
             Some(known) => known.map(Cow::Borrowed),
             None if query.labels.is_empty() => None,
-            None => {
-                labels_of(document.get_or_insert_with(|| row.document())).map(|labels| Cow::Owned(labels.to_owned()))
-            }
+            None => Facts::labels_of(document.get_or_insert_with(|| row.document()))
+                .map(|labels| Cow::Owned(labels.to_owned())),
         };
         let facts = Facts {
             cluster: member.as_str(),
@@ -212,13 +206,6 @@ impl Search<'_> {
         let owners = self.owners.map(|owners| &owners.uids);
         query.admits_document(&facts, json, owners).then(|| admitted(&facts, json))
     }
-}
-
-fn labels_of(json: &str) -> Option<&str> {
-    static LABELS: LazyLock<Paths> = LazyLock::new(|| Paths::new([(0, ["metadata", "labels"].as_slice())]));
-    let mut found = Vec::new();
-    LABELS.locate_valid(json, &mut found).ok()?;
-    json.get(found.first()?.range.clone())
 }
 
 /// The namespaces in which something can match; one that is empty stands for all.
