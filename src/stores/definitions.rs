@@ -38,6 +38,9 @@ use kubefold_wire::resource::Gvr;
 
 /// How long discovery waits for a kind whose definition says that it is served.
 const SERVED_WITHIN: Duration = Duration::from_secs(10);
+/// How long a create waits for members in which the definition of its kind is about to be served. A kube-apiserver takes less
+/// than a second; one whose names are taken in the member never is.
+const ESTABLISHED_WITHIN: Duration = Duration::from_secs(3);
 /// For one member's answer, while others wait.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// A member that has failed to answer so often is not waited for any more.
@@ -143,6 +146,44 @@ impl Stores {
             pause = (pause * 2).min(AGAIN_MAX);
         }
         known.up_to.fetch_max(head, Ordering::AcqRel);
+    }
+
+    /// Waits until each member that has the new definition of a kind serves the kind, so that what is created right after
+    /// the definition is placed as it will be later. Waits for nobody that is down or silent.
+    pub async fn is_served_where_it_is_defined(&self, gvr: &Gvr) {
+        if self.catalog().serving_members(gvr).len() >= self.registry.members().len() {
+            return;
+        }
+        let Some(running) = self.definitions() else { return };
+        let name = format!("{}.{}", gvr.resource, gvr.group);
+        let deadline = Instant::now() + ESTABLISHED_WITHIN;
+        let mut pause = AGAIN_MIN;
+        while Instant::now() < deadline {
+            let Some(entry) = running.store.get(&key("", &name)) else { return };
+            if !running.definitions.shown(&entry).0.is_some_and(|shown| shown.is_new()) {
+                return;
+            }
+            let lacking = self.holders_that_do_not_serve(&entry, gvr);
+            if lacking.is_empty() {
+                return;
+            }
+            let defined =
+                lacking.into_iter().filter(|one| running.definitions.says(&running.store, &entry, one.name(), gvr));
+            let asked = defined.map(|member| timeout(ANSWER_MAX, self.refresh(member)));
+            join_all(asked).await;
+            sleep(pause).await;
+            pause = (pause * 2).min(AGAIN_MAX);
+        }
+    }
+
+    fn holders_that_do_not_serve(&self, entry: &Entry, gvr: &Gvr) -> Vec<Arc<Member>> {
+        let catalog = self.catalog();
+        let resource = catalog.get(gvr);
+        let serves = |name: &MemberName| {
+            resource.is_some_and(|resource| resource.members.contains(name) || resource.conflicting.contains(name))
+        };
+        let holders = entry.holders.iter().filter(|name| !serves(name) && self.answers(name));
+        holders.filter_map(|name| self.registry.get(name.as_str())).collect()
     }
 
     /// The same, and in OpenAPI v3, which a kube-apiserver publishes a moment later.

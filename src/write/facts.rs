@@ -33,6 +33,7 @@ use kubefold_wire::{
 
 /// What is known of every configured member, and of what the object belongs to.
 pub(super) async fn facts(stores: &Stores, measured: &Measured, ask: Ask<'_>) -> Facts {
+    stores.is_served_where_it_is_defined(&ask.key.gvr).await;
     let namespaces = known_where(!ask.key.namespace.is_empty(), stores, Gvr::new("", "v1", "namespaces"));
     let nodes = known_where(ask.pods.is_some(), stores, Gvr::new("", "v1", "nodes"));
     let names_class = ask.pods.is_some_and(PodsByMember::names_class);

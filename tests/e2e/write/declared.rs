@@ -12,6 +12,7 @@ policies:
   match: {kinds: [Widget.declared.kubefold.io]}
   strategy: divide
 ";
+const EVERYWHERE: &str = "policies: [{name: everywhere, match: {namespaces: [default]}, strategy: duplicate}]";
 const WIDGETS: &str = "/apis/declared.kubefold.io/v1/namespaces/default/widgets";
 
 /// What lets the mover move them.
@@ -97,6 +98,34 @@ async fn a_declared_kind_is_divided_by_its_own_paths() {
     reported(&bed, &fleet, &api).await;
     reloaded(&bed, &fleet, &api).await;
     moved(&bed, &fleet, &api).await;
+}
+
+/// A definition is served by one member a moment before the other: what is made meanwhile waits for both.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_created_right_after_its_definition_is_in_every_member() {
+    let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
+    let fleet = Kubefold::start(&file(&bed, EVERYWHERE)).await;
+    let api = fleet.api().await;
+    let rounds = 12;
+    for round in 0..rounds {
+        let group = format!("round{round}.kubefold.io");
+        let widgets = format!("/apis/{group}/v1/namespaces/default/widgets");
+        let mut defined = definition();
+        defined["metadata"]["name"] = format!("widgets.{group}").into();
+        defined["spec"]["group"] = group.clone().into();
+        api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &defined).await;
+        let mut made = widget(1);
+        made["apiVersion"] = format!("{group}/v1").into();
+        eventually(SOON, async || {
+            let answer = api.request(Method::POST, &widgets, made.to_string()).await;
+            if answer.status == StatusCode::CREATED { Ok(()) } else { Err(answer.to_string()) }
+        })
+        .await;
+        for member in ["east", "west"] {
+            let part = in_member(&bed[member], &format!("{widgets}/w")).await;
+            assert!(part.is_some(), "round {round}: {member} has no part");
+        }
+    }
 }
 
 /// Every way to write the number means the whole.
