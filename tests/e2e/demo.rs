@@ -1,6 +1,10 @@
 //! `kubefold demo`, as a newcomer meets it: the program alone in an empty folder, and real kubectl.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -12,14 +16,14 @@ const SOON: Duration = Duration::from_secs(60);
 const SECOND_PASS: &[&str] = &["--pods", "60", "--churn", "0", "--calm"];
 
 /// A demo in a folder of its own.
-struct Demo {
+pub(crate) struct Demo {
     process: Process,
     port: Port,
     folder: TempDir,
 }
 
 impl Demo {
-    async fn start(flags: &[&str]) -> Self {
+    pub(crate) async fn start(flags: &[&str]) -> Self {
         let (folder, port) = (tempfile::tempdir().unwrap(), Port::reserve());
         let mut demo = Self { process: launch(&folder, &port, flags), port, folder };
         eventually(SOON, async || {
@@ -31,7 +35,11 @@ impl Demo {
         demo
     }
 
-    fn kubeconfig(&self) -> PathBuf {
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.folder.path().join("kubefold-demo.kubeconfig")
     }
 

@@ -55,6 +55,7 @@ mod paths;
 mod provider;
 mod query;
 mod read;
+mod recording;
 mod restarts;
 mod rewrite;
 mod search;
