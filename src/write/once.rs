@@ -6,8 +6,9 @@ use http::{HeaderMap, HeaderValue, header};
 use serde_json::Value;
 
 use crate::respond::WriteError;
+use kubefold_apiserver::schema::{builtin, builtin_kind, decode};
 use kubefold_serving::request::ReadBody;
-use kubefold_wire::{findings, options::query_value, warning::Warnings};
+use kubefold_wire::{findings, options::query_value, resource::split_api_version, text::Text, warning::Warnings};
 
 /// What a body is read as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +62,7 @@ pub(super) fn once(read: ReadBody, query: &str, decoding: Decoding) -> Result<On
     let mut warnings = Warnings::default();
     match query_value(query, "fieldValidation").unwrap_or_default().as_str() {
         "" | "Warn" => of_yaml.iter().chain(&of_json).for_each(|found| warnings.add(found)),
-        "Strict" => return Err(refused(&value, decoding, &of_yaml, &of_json)),
+        "Strict" => return Err(refused(&json, &value, decoding, &of_yaml, &of_json)),
         // Ignored; or no such word, which the members refuse.
         _ => {}
     }
@@ -69,12 +70,13 @@ pub(super) fn once(read: ReadBody, query: &str, decoding: Decoding) -> Result<On
     Ok(Once { json, warnings })
 }
 
-fn refused(value: &Value, decoding: Decoding, of_yaml: &[String], of_json: &[String]) -> WriteError {
+fn refused(json: &[u8], value: &Value, decoding: Decoding, of_yaml: &[String], of_json: &[String]) -> WriteError {
     let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default();
     let (kind, api_version) = (text("kind"), text("apiVersion"));
     let version = api_version.rsplit('/').next().unwrap_or_default();
     let found = if of_yaml.is_empty() {
-        of_json.join(", ")
+        let all = of_builtin(json, api_version, kind);
+        all.as_deref().unwrap_or(of_json).join(", ")
     } else {
         format!("yaml: unmarshal errors:\n  {}", of_yaml.join("\n  "))
     };
@@ -85,6 +87,16 @@ fn refused(value: &Value, decoding: Decoding, of_yaml: &[String], of_json: &[Str
         Decoding::Applied => "error strict decoding YAML: error converting YAML to JSON".to_owned(),
     };
     WriteError::Repeated { decoding, found }
+}
+
+/// All that strictness forbids in an object of a built-in kind, in the order of the text: a kube-apiserver tells in the same
+/// sentence what is unknown. `None` of other kinds, and of what cannot be decoded.
+fn of_builtin(json: &[u8], api_version: &str, kind: &str) -> Option<Vec<String>> {
+    let (group, version) = split_api_version(api_version)?;
+    let (types, text) = (builtin(), Text::read(std::str::from_utf8(json).ok()?).ok()?);
+    let typed = types.named(builtin_kind(group, version, kind)?)?;
+    let findings = decode(typed, &text).ok()?.findings;
+    (!findings.is_empty()).then_some(findings)
 }
 
 #[cfg(test)]
@@ -118,6 +130,11 @@ mod tests {
         let json = once(read(TWICE, &[]), strict, Decoding::Object).unwrap_err().to_string();
         let wanted = "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: duplicate field \"data.a\"";
         assert_eq!(json, wanted);
+        let unknown =
+            r#"{"kind":"ConfigMap","apiVersion":"v1","colour":1,"data":{"a":"1","a":"3"},"metadata":{"nmae":"x"}}"#;
+        let json = once(read(unknown, &[]), strict, Decoding::Object).unwrap_err().to_string();
+        let found = r#"error: unknown field "colour", duplicate field "data.a", unknown field "metadata.nmae""#;
+        assert!(json.ends_with(found), "{json}");
         let lines = ["line 5: key \"a\" already set in map", "line 6: key \"b\" already set in map"];
         let applied = once(read("{}", &lines), strict, Decoding::Applied).unwrap_err().to_string();
         let wanted = "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  \

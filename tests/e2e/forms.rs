@@ -570,6 +570,7 @@ async fn a_list_of_one_object_has_it_as_its_get() {
     .await;
     let maps = format!("{below}/configmaps");
     fields_that_stand_twice(&api, &maps).await;
+    what_strictness_forbids(&api, &bed["west"].api().await, deployments).await;
     for (collection, name, label) in [
         (maps.as_str(), "placed", "placed"),
         (&maps, "own%40west", "own"),
@@ -599,6 +600,19 @@ async fn a_list_of_one_object_has_it_as_its_get() {
             }
         }
     }
+}
+
+/// What is unknown is told with what stands twice, in the words of a member.
+async fn what_strictness_forbids(api: &Api, member: &Api, deployments: &str) {
+    let mut body = testbed::samples::deployment("strict", 1).to_string();
+    body = body.replacen("\"replicas\":1", "\"colour\":\"red\",\"replicas\":2,\"replicas\":1", 1);
+    let path = format!("{deployments}?fieldValidation=Strict&dryRun=All");
+    let headers = [(header::CONTENT_TYPE, "application/json")];
+    let [ours, theirs] =
+        [api, member].map(async |api| ask(api, &Method::POST, &path, &headers, &body).await.json());
+    let (ours, theirs) = (ours.await, theirs.await);
+    assert_eq!(ours["message"], theirs["message"]);
+    assert!(ours["message"].as_str().unwrap().contains("unknown field \"spec.colour\", duplicate field"), "{ours}");
 }
 
 /// The fields of a body of an object with several parts are read as those of one with one.
