@@ -108,11 +108,17 @@ impl Own {
         let fleet: Weak<dyn Fleet> = Arc::downgrade(&(Arc::clone(router) as Arc<dyn Fleet>));
         self.link.set(fleet);
         let registry = self.rooms.objects.registry().clone();
-        tasks.spawn(Follower::run(self.shadow, Arc::clone(stores), registry.clone(), draining.clone()));
+        let recorder = own::Recorder::new(self.rooms.objects.system().registry().clone());
+        let following = Follower::run(self.shadow, Arc::clone(stores), registry.clone(), recorder, draining.clone());
+        tasks.spawn(following);
         let counting = Arc::clone(&self.rooms.policies).count(registry.clone());
         tasks.spawn(draining.clone().run_until_cancelled_owned(counting));
         let going = self.rooms.policies.go_with_namespaces(registry);
         tasks.spawn(draining.clone().run_until_cancelled_owned(going));
+        let renewing = Arc::clone(&self.rooms.members).renew_tokens(Arc::clone(&self.rooms.objects));
+        tasks.spawn(draining.clone().run_until_cancelled_owned(renewing));
+        let inventory = Arc::clone(&self.rooms.members).follow_inventory(Arc::clone(&self.rooms.objects));
+        tasks.spawn(draining.clone().run_until_cancelled_owned(inventory));
         let members = self.rooms.members.follow(self.rooms.objects);
         tasks.spawn(draining.clone().run_until_cancelled_owned(members));
     }

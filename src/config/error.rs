@@ -111,6 +111,10 @@ pub enum Problem {
     UnknownUnmatched { unmatched: String },
     #[error("\"names: plain\" needs exactly one member, and {members} are configured; use \"names: suffixed\"")]
     PlainNames { members: usize },
+    #[error("\"names: plain\" needs exactly one member, and \"clusterProfiles\" may add some; use \"names: suffixed\"")]
+    PlainProfiles,
+    #[error("\"{field}: {namespace}\" is not a namespace; write a DNS label")]
+    Namespace { field: &'static str, namespace: String },
     #[error("a shared rule without a resource; name the plural resource, for example \"configmaps\"")]
     EmptyResource,
     #[error("no way to reach it is given; set exactly one of \"kubeconfig\", \"server\", \"inCluster: true\"")]

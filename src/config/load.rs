@@ -12,7 +12,7 @@ use crate::config::{
     Access, AccountRule, ClientAuthorityRule, Config, ConfigError, Deadlines, MemberConfig, MemberName, Names,
     OwnRights, OwnSubjects, Problem, SharedRule, Unmatched, aggregation, aliases,
     checked::{Checked, Fault, fault, known_member, label_key, weight},
-    collections, credentials, duration,
+    cluster_profiles, collections, credentials, duration,
     error::{FileError, Whose},
     files::{Files, read_bounded},
     kinds, kubeconfig, mirror, policies,
@@ -100,8 +100,9 @@ fn parse_text(text: &str, path: &Path, files: &mut Files) -> Result<Config, Conf
     let of_kind = |kinds::KindFault { kind, fault }| refuse(Some(fault.line), Whose::Kind(kind), fault.problem);
     let kinds = kinds::kinds(&raw.kinds).map_err(of_kind)?;
     let known = policies::Known { members: &members, kinds: &kinds };
+    let names = names(raw.names.as_ref(), members.len()).map_err(whole)?;
     Ok(Config {
-        names: names(raw.names.as_ref(), members.len()).map_err(whole)?,
+        names,
         shared: shared_rules(raw.shared.as_deref()).map_err(whole)?,
         policies: policies::policies(&raw.policies, known).map_err(of_policy)?,
         overrides: Vec::new(),
@@ -130,6 +131,12 @@ fn parse_text(text: &str, path: &Path, files: &mut Files) -> Result<Config, Conf
         collections: collections::collections(&raw.collections).map_err(whole)?,
         shadow_fields: shadow::shadow_fields(&raw.shadow_resources).map_err(whole)?,
         mirror: mirror::mirror(raw.mirror.as_ref()).map_err(whole)?,
+        cluster_profiles: raw
+            .cluster_profiles
+            .as_ref()
+            .map(|at| cluster_profiles::cluster_profiles(at, names, &members))
+            .transpose()
+            .map_err(whole)?,
         members,
     })
 }

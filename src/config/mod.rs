@@ -8,6 +8,7 @@ mod aggregation;
 mod aliases;
 mod carried;
 mod checked;
+mod cluster_profiles;
 mod collections;
 mod credentials;
 mod duration;
@@ -35,6 +36,7 @@ mod tests;
 pub use aggregation::{Aggregation, GroupVersion, OWN_GROUP, OWN_NAMESPACE, ServiceRef};
 pub use aliases::Alias;
 pub use carried::CarriedKind;
+pub use cluster_profiles::ClusterProfiles;
 pub use edit::{Alteration, Component, Edit, Format, How, KeyMap, Texts};
 pub use error::{ConfigError, FileError, KindProblem, PolicyProblem, Problem, ShadowProblem};
 pub use joined::member_of;
@@ -312,6 +314,8 @@ pub struct Config {
     pub aggregation: Option<Aggregation>,
     /// What is kept of members' objects over a restart, as it was at the start.
     pub mirror: MirrorConfig,
+    /// The inventory whose clusters are members, too.
+    pub cluster_profiles: Option<ClusterProfiles>,
 }
 
 impl Config {
@@ -333,6 +337,7 @@ impl Config {
             shadow_fields: ShadowFields::default(),
             mirror: MirrorConfig::default(),
             aggregation: None,
+            cluster_profiles: None,
         }
     }
 }

@@ -171,7 +171,8 @@ fn kind_pattern(at: &Spanned<String>, strategy: Option<Strategy>, kinds: &[KindC
     Ok(KindPattern { kind: kind.to_owned(), group: group.map(str::to_owned) })
 }
 
-fn selector(field: &'static str, at: &Spanned<String>) -> Checked<FleetSelector> {
+/// A label selector that selects less than everything.
+pub(super) fn selector(field: &'static str, at: &Spanned<String>) -> Checked<FleetSelector> {
     match FleetSelector::parse(&at.value, |_| false) {
         Ok(selector) if selector.is_everything() => fault(at, Problem::Empty { field }),
         Ok(selector) => Ok(selector),

@@ -80,6 +80,29 @@ pub(super) struct RawConfig {
     /// What kubefold keeps of the members' objects in its state directory, for a quick start (docs/mirror.md).
     #[cfg_attr(test, schemars(with = "Option<RawMirror>"))]
     pub(super) mirror: Option<Spanned<RawMirror>>,
+    /// An inventory of clusters that are members, too (docs/cluster-profiles.md). Default: none.
+    #[cfg_attr(test, schemars(with = "Option<RawClusterProfiles>"))]
+    pub(super) cluster_profiles: Option<Spanned<RawClusterProfiles>>,
+}
+
+/// An inventory: the clusters that ClusterProfiles of a member describe are members, too (docs/cluster-profiles.md).
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct RawClusterProfiles {
+    /// The member that has the ClusterProfiles and the Secrets with kubefold's credentials.
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub(super) member: Spanned<String>,
+    /// The namespace of the ClusterProfiles. Whoever may write them there says who is in the fleet.
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub(super) namespace: Spanned<String>,
+    /// The ClusterProfiles that count, as a label selector over their labels: `x-k8s.io/cluster-manager=ours`. Default: all of the
+    /// namespace.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    pub(super) selector: Option<Spanned<String>>,
+    /// The namespace of the Secrets. Default: that of the ClusterProfiles.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    pub(super) secret_namespace: Option<Spanned<String>>,
 }
 
 /// What kubefold keeps of the members' objects in its state directory, so that it knows them when it starts again

@@ -128,10 +128,7 @@ fn config(
     matches: Match,
     strategy: Strategy,
 ) -> PolicyConfig {
-    let name = match metadata.namespace.as_str() {
-        "" => format!("clusterpropagationpolicy/{}", metadata.name),
-        namespace => format!("propagationpolicy/{namespace}/{}", metadata.name),
-    };
+    let name = metadata.policy_name();
     let Place { groups, placing, tolerations, failover } = place;
     let is_divided = strategy == Strategy::Divide;
     let weights = if is_divided { placing.weights() } else { Weights::Static };

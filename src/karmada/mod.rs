@@ -24,7 +24,7 @@ use crate::config::{Config, KindConfig, MemberConfig, OverrideConfig, PolicyConf
 use kubefold_wire::{invalid::Errors, status::Cause};
 
 pub use overriding::{ClusterOverridePolicy, OverridePolicy, OverrideSpec};
-pub use propagation::{ClusterPropagationPolicy, PropagationPolicy, PropagationSpec};
+pub use propagation::{ClusterPropagationPolicy, HeldKind, HeldStatus, PropagationPolicy, PropagationSpec};
 pub use selectors::Metadata;
 
 /// Karmada's group of policies.

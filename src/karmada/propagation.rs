@@ -17,6 +17,9 @@ pub struct PropagationPolicy {
     pub metadata: Metadata,
     /// What it orders.
     pub spec: PropagationSpec,
+    /// How many objects it holds for. Karmada has no status here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<HeldStatus>,
 }
 
 /// Where the selected objects go: those without a namespace, and those of every namespace. A PropagationPolicy that selects an
@@ -29,6 +32,30 @@ pub struct ClusterPropagationPolicy {
     pub metadata: Metadata,
     /// What it orders.
     pub spec: PropagationSpec,
+    /// How many objects it holds for. Karmada has no status here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<HeldStatus>,
+}
+
+/// How many placed objects a policy holds for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HeldStatus {
+    /// How many. Absent until they are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub objects: Option<usize>,
+    /// The same by kind.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<HeldKind>,
+}
+
+/// How many objects of a kind a policy holds for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HeldKind {
+    /// The kind, with its group if that is not the core one: `Deployment.apps`.
+    pub kind: String,
+    /// How many placed objects of it.
+    pub objects: usize,
 }
 
 /// What a policy orders.

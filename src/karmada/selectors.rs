@@ -16,6 +16,16 @@ pub struct Metadata {
     pub namespace: String,
 }
 
+impl Metadata {
+    /// The name under which kubefold's own rules have a propagation policy.
+    pub fn policy_name(&self) -> String {
+        match self.namespace.as_str() {
+            "" => format!("clusterpropagationpolicy/{}", self.name),
+            namespace => format!("propagationpolicy/{namespace}/{}", self.name),
+        }
+    }
+}
+
 /// Which objects: of a kind, by name, by labels, or all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -43,7 +43,7 @@ pub(crate) struct Fake {
 
 /// What a test may change and see.
 pub(crate) struct State {
-    pub(super) uid: Mutex<String>,
+    pub(crate) uid: Mutex<String>,
     /// The code that `/readyz` answers; 0 is silence.
     pub(super) ready: AtomicU16,
     /// Connections accepted so far.

@@ -52,19 +52,43 @@ struct Account {
 
 /// Why a token is not renewed.
 #[derive(Debug, thiserror::Error)]
-enum RenewalError {
-    #[error("{}: {source}", .path.display())]
-    File { path: PathBuf, source: io::Error },
-    #[error("{}: it is no token of a ServiceAccount with an end; renewTokens is for those", .path.display())]
-    Form { path: PathBuf },
+pub enum RenewalError {
+    /// The file of the token cannot be read or written.
+    #[error("{0}")]
+    File(io::Error),
+    /// The token does not say when it ends.
+    #[error("it is no token of a ServiceAccount with an end; renewTokens is for those")]
+    Form,
+    /// It is too late. Units: seconds.
     #[error("it ended {0}s ago; make a new one, or run kubefold unjoin and kubefold join")]
     Ended(u64),
+    /// The member does not allow it.
     #[error("the member answered {0}; see deploy/member-rbac.yaml")]
     Refused(StatusCode),
+    /// The member cannot be asked.
     #[error("{0}")]
     Member(String),
+    /// The member gave something else.
     #[error("the member's answer has no token")]
     Answer,
+}
+
+/// A token that kubefold logs in with, and as whom its renewal is asked for.
+#[derive(Clone, Copy)]
+pub struct HeldToken<'a> {
+    /// The token.
+    pub token: &'a str,
+    /// It is the impersonator's, who can ask for nothing but as somebody: as itself.
+    pub impersonates: bool,
+}
+
+/// What became of a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Renewed {
+    /// A new one; `None`: the time for that has not come.
+    pub token: Option<String>,
+    /// When the one that counts ends, in Unix seconds.
+    pub ends_s: u64,
 }
 
 /// A token in a file, and as whom its renewal is asked for.
@@ -86,7 +110,9 @@ pub async fn keep_tokens(registry: &Registry) {
             .iter()
             .zip(renewed)
             .flat_map(|(member, faults)| {
-                faults.into_iter().map(move |fault| format!("member {}: {fault}", member.name()))
+                let of_file =
+                    |(path, fault): FaultOfFile| format!("member {}: {}: {fault}", member.name(), path.display());
+                faults.into_iter().map(of_file).collect::<Vec<_>>()
             })
             .collect();
         let fault = faults.join("; ");
@@ -99,7 +125,10 @@ pub async fn keep_tokens(registry: &Registry) {
     }
 }
 
-async fn renew_member(member: &Member, is_first: bool) -> Vec<RenewalError> {
+/// A file, and why its token is not renewed.
+type FaultOfFile = (PathBuf, RenewalError);
+
+async fn renew_member(member: &Member, is_first: bool) -> Vec<FaultOfFile> {
     let config = member.config();
     if !config.renew_tokens || !member.health().is_reachable() {
         return Vec::new();
@@ -112,30 +141,39 @@ async fn renew_member(member: &Member, is_first: bool) -> Vec<RenewalError> {
     let impersonator = config.impersonator.as_deref().map(|path| Held { path, impersonates: true });
     let mut faults = Vec::new();
     for held in own.into_iter().chain(impersonator) {
-        faults.extend(renew(member, &held, is_first).await.err());
+        faults.extend(renew(member, &held, is_first).await.err().map(|fault| (held.path.to_path_buf(), fault)));
     }
     faults
 }
 
 async fn renew(member: &Member, held: &Held<'_>, is_first: bool) -> Result<(), RenewalError> {
     let path = held.path.to_path_buf();
-    let of_file = |source| RenewalError::File { path: path.clone(), source };
-    let token = tokio::fs::read_to_string(held.path).await.map_err(of_file)?;
-    let claims: Claims = claims(token.trim()).ok_or_else(|| RenewalError::Form { path: path.clone() })?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    if now >= claims.exp {
-        return Err(RenewalError::Ended(now - claims.exp));
-    }
-    // When a member is reached kubefold may have been away for long, and may be again.
-    if now < claims.renewed_at() && !is_first {
-        return Ok(());
-    }
-    let new = request(member, &claims, held.impersonates).await?;
-    let (to, written) = (path.clone(), new);
-    let write = tokio::task::spawn_blocking(move || replace(&to, &written)).await;
-    write.map_err(|panic| RenewalError::Member(panic.to_string()))?.map_err(of_file)?;
+    let token = tokio::fs::read_to_string(held.path).await.map_err(RenewalError::File)?;
+    let token = HeldToken { token: token.trim(), impersonates: held.impersonates };
+    let Some(new) = renewed(member, token, is_first).await?.token else { return Ok(()) };
+    let to = path.clone();
+    let write = tokio::task::spawn_blocking(move || replace(&to, &new)).await;
+    write.map_err(|panic| RenewalError::Member(panic.to_string()))?.map_err(RenewalError::File)?;
     tracing::info!(member = %member.name(), path = %path.display(), "renewed a token");
     Ok(())
+}
+
+/// Asks a member for a new token in place of one, when the member is first reached, and at half of the token's life.
+///
+/// Errors: the token has no end, or ended; the member gives none. Cancel: a new token may have been made, and is nobody's.
+pub async fn renewed(member: &Member, held: HeldToken<'_>, is_first: bool) -> Result<Renewed, RenewalError> {
+    let known: Claims = claims(held.token).ok_or(RenewalError::Form)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    if now >= known.exp {
+        return Err(RenewalError::Ended(now - known.exp));
+    }
+    // When a member is reached kubefold may have been away for long, and may be again.
+    if now < known.renewed_at() && !is_first {
+        return Ok(Renewed { token: None, ends_s: known.exp });
+    }
+    let token = request(member, &known, held.impersonates).await?;
+    let ends_s = claims::<Claims>(&token).map_or(known.exp, |claims| claims.exp);
+    Ok(Renewed { token: Some(token), ends_s })
 }
 
 impl Claims {

@@ -5,6 +5,7 @@
 //! is below them.
 
 mod counts;
+mod events;
 mod fleet;
 mod members;
 mod namespaces;
@@ -28,8 +29,9 @@ use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
 pub use self::{
+    events::{Recorder, Referent},
     fleet::{Fleet, FleetLink},
-    members::{Enlist, JoinError, Members, Referent, merged},
+    members::{Enlist, JoinError, Members, merged},
     policies::Policies,
     system::System,
 };

@@ -95,6 +95,14 @@ pub enum OwnError {
         /// The member's name.
         String,
     ),
+    /// A member that is of a ClusterProfile cannot be changed as an object.
+    #[error("members.kubefold.io {} is forbidden: it is of {profile}; change that, and kubefold takes it", Quoted(.name))]
+    OfProfile {
+        /// The member's name.
+        name: String,
+        /// The ClusterProfile.
+        profile: String,
+    },
     /// The namespace of kubefold's own has nothing else than what kubefold puts into it, and Secrets.
     #[error("{resource} {name} is forbidden: kubefold itself stores the namespace kubefold-system, and only Secrets are written there", resource = .resource.qualified(), name = Quoted(.name))]
     OfSystem {
@@ -133,6 +141,7 @@ impl ApiError for OwnError {
             | Self::Held { .. }
             | Self::Exists { .. }
             | Self::OfFile(_)
+            | Self::OfProfile { .. }
             | Self::OfSystem { .. }
             | Self::NoNamespace(_) => Blame::Downstream,
         }
@@ -149,6 +158,7 @@ impl ApiError for OwnError {
             | Self::NoKind { .. }
             | Self::Exists { .. }
             | Self::OfFile(_)
+            | Self::OfProfile { .. }
             | Self::OfSystem { .. }
             | Self::NoNamespace(_) => Retry::Never,
         }
@@ -167,7 +177,9 @@ impl From<OwnError> for Status {
                 let not_found = Self::new(StatusCode::NOT_FOUND, Reason::NotFound, message);
                 not_found.about("", "namespaces", &name)
             }
-            OwnError::OfFile(name) => Self::forbidden(message).about("kubefold.io", "members", &name),
+            OwnError::OfFile(name) | OwnError::OfProfile { name, .. } => {
+                Self::forbidden(message).about("kubefold.io", "members", &name)
+            }
             OwnError::OfSystem { resource, name } => {
                 Self::forbidden(message).about(&resource.group, &resource.resource, &name)
             }

@@ -6,7 +6,10 @@ use crate::{
     access::{MASTERS, Own, Who},
     config::OWN_NAMESPACE,
     member::review::Action,
-    own::{GROUP, Members, VERSION},
+    own::{
+        GROUP, Members, VERSION,
+        shadow::{KIND, PLURAL},
+    },
     respond::{OwnError, RouteError},
     route::Router,
 };
@@ -20,6 +23,9 @@ use kubefold_wire::{
     status::Status,
 };
 
+/// The fields of Events that say what kind of object they are about.
+const KIND_OF: [&str; 2] = ["involvedObject.kind", "regarding.kind"];
+
 /// What of the namespace is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OfSystem {
@@ -29,6 +35,8 @@ pub(super) enum OfSystem {
     Secrets,
     /// Its Events, by whichever path.
     Events,
+    /// Events about ShadowResources, which are beside them and which members do not have either.
+    ShadowEvents,
     /// What it does not have.
     Nothing,
 }
@@ -55,8 +63,14 @@ impl Router {
             }
             // Members have no such namespace: a list of anything else is empty, and says so.
             () if info.namespace == OWN_NAMESPACE => Ok((!is_read).then_some(OfSystem::Nothing)),
-            () if info.namespace.is_empty() && info.name.is_empty() && gvr.is_event() && is_read && is_served => {
+            () if info.name.is_empty() && gvr.is_event() && is_read && is_served => {
                 let query = parts.uri.query().unwrap_or_default();
+                if is_about_shadow_resources(query) {
+                    return Ok(Some(OfSystem::ShadowEvents));
+                }
+                if !info.namespace.is_empty() {
+                    return Ok(None);
+                }
                 Ok(Box::pin(self.is_about_members(gvr, query)).await?.then_some(OfSystem::Events))
             }
             () => Ok(None),
@@ -69,8 +83,7 @@ impl Router {
     /// Errors: the storage's.
     async fn is_about_members(&self, gvr: &Gvr, query: &str) -> Result<bool, Status> {
         let Some(text) = query_value(query, "fieldSelector") else { return Ok(false) };
-        let kind_of = ["involvedObject.kind", "regarding.kind"];
-        if !FieldSelector::labels(&text).any(|label| kind_of.contains(&label)) {
+        if !FieldSelector::labels(&text).any(|label| KIND_OF.contains(&label)) {
             return Ok(false);
         }
         let Ok(selector) = FieldSelector::parse(&text, &gvr.group, &gvr.resource) else { return Ok(false) };
@@ -80,7 +93,8 @@ impl Router {
         Ok(Members::as_referents(&self.own.objects).await?.into_iter().any(|referent| selects(referent.event(gvr))))
     }
 
-    /// Answers for the namespace. Its Secrets are for kubefold's administrators; its Events for whoever may read members.
+    /// Answers for the namespace. Its Secrets are for kubefold's administrators; its Events for whoever may read members, and those
+    /// about ShadowResources for whoever may read these.
     ///
     /// Errors: 403.
     pub(super) async fn system_object(
@@ -115,15 +129,20 @@ impl Router {
             OwnError::OfSystem { resource: gvr.clone(), name: name.to_owned() }.into()
         };
         match of {
-            OfSystem::Events if is_read => {
+            OfSystem::Events | OfSystem::ShadowEvents if is_read => {
                 if self.access.allows_own(who, Own::View) {
                     return Ok(());
                 }
+                let (resource, namespace) = match of {
+                    OfSystem::ShadowEvents => (PLURAL, info.namespace.clone()),
+                    _ => ("members", String::new()),
+                };
                 let action = Action {
                     verb: info.verb.clone(),
                     group: GROUP.to_owned(),
                     version: VERSION.to_owned(),
-                    resource: "members".to_owned(),
+                    resource: resource.to_owned(),
+                    namespace,
                     ..Action::default()
                 };
                 self.host_or_members_allow(gvr, who, [action]).await
@@ -131,9 +150,16 @@ impl Router {
             _ if !self.access.allows_own(who, Own::Administer) => Err(not_admin(who)),
             OfSystem::Secrets => Ok(()),
             OfSystem::Namespace if is_read => Ok(()),
-            OfSystem::Namespace | OfSystem::Events | OfSystem::Nothing => Err(refused()),
+            OfSystem::Namespace | OfSystem::Events | OfSystem::ShadowEvents | OfSystem::Nothing => Err(refused()),
         }
     }
+}
+
+/// Says whether a selector of Events wants those about ShadowResources, and no others: `kubectl describe` asks so, and `kubectl events
+/// --for`. One request and the next are answered alike, so that a watch goes on where its list ended.
+fn is_about_shadow_resources(query: &str) -> bool {
+    let wants = |text: &str, field| FieldSelector::wanted(text, field).is_some_and(|kind| kind == KIND);
+    query_value(query, "fieldSelector").is_some_and(|text| KIND_OF.iter().any(|field| wants(&text, field)))
 }
 
 /// The same list in the one namespace that has such Events.

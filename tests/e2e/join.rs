@@ -106,3 +106,49 @@ async fn a_cluster_joins_and_leaves_a_running_fleet() {
     let (done, _, error) = run(&["unjoin", "east"], east, &config).await;
     assert!(!done && error.contains("the last member"), "{error}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_joins_as_objects_and_kubefold_renews_its_tokens() {
+    let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
+    let (east, west) = (&bed["east"], &bed["west"]);
+    let fleet = Kubefold::start(&FleetFile::default().member(west, 1)).await;
+    let before = fs::read_to_string(fleet.config()).unwrap();
+    let objects = joined_as_objects(east, &["--dry-run"]).await;
+    assert!(objects.contains("kind: ClusterRoleBinding") && objects.contains("\"renewTokens\": true"), "{objects}");
+    assert!(!has_rights(east).await);
+    let objects = joined_as_objects(east, &["--token-life", "10m"]).await;
+    assert_eq!(fs::read_to_string(fleet.config()).unwrap(), before);
+    fleet.as_admin().run_with_input(&["create", "-f", "-"], &objects).await.ok();
+    fleet.kubectl(&["wait", "--for=condition=Ready", "member/east", "--timeout=60s"]).await.ok();
+    fleet.kubectl(&["wait", "--for=condition=TokensRenewed", "member/east", "--timeout=60s"]).await.ok();
+    let made: serde_json::Value = serde_json::from_str(&objects).unwrap();
+    for key in ["token", "impersonator-token"] {
+        let path = format!("go-template={{{{index .data \"{key}\" | base64decode}}}}");
+        let kept = fleet.kubectl(&["get", "secret", "east", "-n", "kubefold-system", "-o", &path]).await;
+        let first = made["items"][0]["stringData"][key].as_str().unwrap();
+        assert!(kept.ok().starts_with("eyJ") && kept.ok() != first, "{key} is as it was made");
+        assert!(!fleet.log().contains(kept.ok()) && !fleet.log().contains(first), "a token in a log");
+    }
+    let described = fleet.kubectl(&["describe", "member", "east"]).await;
+    assert!(described.ok().contains("the tokens in its Secret are good until"), "{described}");
+    // What callers ask goes by the new ones.
+    fleet.kubectl(&["create", "configmap", "kept@east"]).await.ok();
+    // Whoever may make no token any more is told so, while the one that there is counts.
+    east.kubectl(&["delete", "rolebindings", "--all", "-n", "kubefold"]).await.ok();
+    fleet.kill9();
+    fleet.restart().await;
+    fleet.kubectl(&["wait", "--for=condition=TokensRenewed=False", "member/east", "--timeout=60s"]).await.ok();
+    let told = async || fleet.kubectl(&["describe", "member", "east"]).await.holds("RenewalFailed");
+    let told = eventually(SOON, told).await;
+    assert!(told.contains("token: the member answered 403"), "{told}");
+    fleet.kubectl(&["get", "configmap", "kept@east"]).await.ok();
+}
+
+/// What `kubefold join --object` prints.
+async fn joined_as_objects(member: &Member, flags: &[&str]) -> String {
+    let mut command = tokio::process::Command::new(program());
+    command.args(["join", "--object", "--name", "east", "--kubeconfig"]).arg(member.kubeconfig()).args(flags);
+    let output = command.output().await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}

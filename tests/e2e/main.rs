@@ -25,6 +25,7 @@ mod bench;
 mod chart;
 mod cli;
 mod clients;
+mod cluster_profiles;
 mod clusters;
 mod config;
 mod demo;

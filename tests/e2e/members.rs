@@ -9,7 +9,7 @@ use testbed::{FleetFile, Kubectl, Kubefold, Member, MemberOptions, Output, Testb
 const SOON: Duration = Duration::from_secs(60);
 
 /// A token of an administrator of a member, whose ServiceAccount has this name.
-async fn token(member: &Member, account: &str) -> String {
+pub(crate) async fn token(member: &Member, account: &str) -> String {
     member.kubectl(&["create", "serviceaccount", account, "-n", "kube-system"]).await.ok();
     let subject = format!("--serviceaccount=kube-system:{account}");
     member.kubectl(&["create", "clusterrolebinding", account, "--clusterrole=cluster-admin", &subject]).await.ok();
@@ -32,7 +32,7 @@ async fn given(fleet: &Kubefold, verb: &str, manifest: &Value) -> Output {
 }
 
 /// Waits until an answer of kubectl has a text.
-async fn says(fleet: &Kubefold, args: &[&str], text: &str) {
+pub(crate) async fn says(fleet: &Kubefold, args: &[&str], text: &str) {
     eventually(SOON, async || fleet.kubectl(args).await.holds(text)).await;
 }
 
@@ -143,7 +143,15 @@ async fn is_not_in_the_file_too(fleet: &Kubefold, [east, west]: [&Member; 2]) {
     .await;
     let members = fleet.kubectl(&["get", "members"]).await;
     assert!(members.ok().contains("east") && members.ok().contains("west"), "{members}");
+    // At a start, the file's member counts, and the object says that its name is taken.
+    fleet.kill9();
+    fleet.restart().await;
+    fleet.kubectl(&["wait", "--for=condition=Accepted=False", "member/east", "--timeout=60s"]).await.ok();
+    says(fleet, &["describe", "member", "east"], "clusters.yaml has a member of this name").await;
+    says(fleet, &["get", "configmaps", "-n", "default"], "of-east@east").await;
     fleet.configure(&FleetFile::default().member(west, 1));
+    fleet.kubectl(&["wait", "--for=condition=Accepted", "member/east", "--timeout=60s"]).await.ok();
+    says(fleet, &["get", "configmaps", "-n", "default"], "of-east@east").await;
 }
 
 async fn is_there_after_a_kill(fleet: &Kubefold) {

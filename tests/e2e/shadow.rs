@@ -54,6 +54,7 @@ async fn several_objects_under_one_name() {
     }
     let fleet = Kubefold::before(bed.members()).await.for_namespace("store");
     made_read_changed_and_deleted(&fleet).await;
+    events_say_what_happened(&fleet).await;
     applied_by_kubectl(&fleet).await;
     columns_and_labels(&fleet, bed.members()).await;
     a_member_refuses_kubefold(&bed["east"]).await;
@@ -97,6 +98,35 @@ async fn made_read_changed_and_deleted(fleet: &Kubefold) {
     given(fleet, &["create", "-f", "-"], &two).await.ok();
     fleet.kubectl(&["delete", "shadow", "task", "--cascade=orphan", "--timeout=30s"]).await.ok();
     fleet.kubectl(&["delete", "cm", "first", "second"]).await.ok();
+}
+
+/// Events about a ShadowResource are found by what they are about, and are in no list of all Events of the namespace.
+async fn events_say_what_happened(fleet: &Kubefold) {
+    let says = async |args: &[&str], text: &str| {
+        eventually(SOON, async || fleet.kubectl(args).await.holds(text)).await;
+    };
+    let told = shadow("told", &[config("told-1", &json!({})), config("told-2", &json!({}))]);
+    given(fleet, &["create", "-f", "-"], &told).await.ok();
+    says(&["describe", "shadow", "told"], "made ConfigMap store/told-1, ConfigMap store/told-2").await;
+    says(&["describe", "shadow", "told"], "2/2 items are ready").await;
+    let (api, path) = (fleet.api().await, "/api/v1/namespaces/store/events");
+    let about = "fieldSelector=involvedObject.kind%3DShadowResource,involvedObject.name%3Dtold";
+    let list = api.get(&format!("{path}?{about}")).await;
+    let at = list["metadata"]["resourceVersion"].as_str().unwrap();
+    let mut watch = api.watch(&format!("{path}?{about}&watch=1&resourceVersion={at}")).await;
+    fleet.kubectl(&["delete", "cm", "told-2"]).await.ok();
+    let event = watch.next(SOON).await.unwrap();
+    assert_eq!((&event["type"], &event["object"]["reason"]), (&json!("ADDED"), &json!("Missing")), "{event}");
+    says(&["events", "--for", "shadow/told"], "1/2 items are ready: ConfigMap store/told-2 is Missing").await;
+    fleet.kubectl(&["delete", "shadow", "told", "--timeout=30s"]).await.ok();
+    let selected = ["get", "events", "--field-selector", "involvedObject.kind=ShadowResource"];
+    says(&selected, "deleted, and its items before it").await;
+    for group in ["events.v1.events.k8s.io", "events"] {
+        let all = fleet.kubectl(&["get", group]).await;
+        assert!(!all.ok().contains("/told"), "{all}");
+    }
+    let selected = ["get", "events.v1.events.k8s.io", "-A", "--field-selector", "regarding.kind=ShadowResource"];
+    says(&selected, "shadowresource/told").await;
 }
 
 async fn applied_by_kubectl(fleet: &Kubefold) {
@@ -227,6 +257,8 @@ async fn a_member_refuses_kubefold(east: &Member) {
     let told = keeper.run(&["get", "shadow", "kept", "-o", "jsonpath={.status.conditions[1].message}"]).await;
     assert!(told.ok().starts_with("ConfigMap store/kept: kubefold cannot delete it in east: "), "{told}");
     assert!(told.ok().contains("groups \"system:masters\" is forbidden"), "{told}");
+    let described = async || keeper.run(&["describe", "shadow", "kept"]).await.holds("DeletionRefused");
+    eventually(SOON, described).await;
     east.apply(&narrowed(", \"system:masters\"")).await;
     keeper.run(&["wait", "--for=delete", "shadow/kept", "--timeout=30s"]).await.ok();
     let gone = keeper.run(&["get", "cm", "kept"]).await;

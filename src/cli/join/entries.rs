@@ -2,8 +2,13 @@
 
 use std::fmt;
 
+use serde_json::{Value, json};
+
 use super::cluster::Cluster;
-use crate::cli::init::{HEAD, quoted};
+use crate::{
+    cli::init::{HEAD, quoted},
+    config::OWN_NAMESPACE,
+};
 
 /// A member that was joined.
 pub(super) struct Entry<'a> {
@@ -31,6 +36,26 @@ impl fmt::Display for Entry<'_> {
         writeln!(f, "    impersonatorTokenFile: {folder}/impersonator.token")?;
         writeln!(f, "    renewTokens: true")
     }
+}
+
+/// The same member as objects.
+pub(super) fn as_objects(name: &str, cluster: &Cluster, reader: &str, impersonator: &str) -> Value {
+    let mut texts = json!({"token": reader, "impersonator-token": impersonator});
+    if let Some(authority) = cluster.authority() {
+        texts["ca.crt"] = authority.into();
+    }
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": OWN_NAMESPACE},
+        "stringData": texts});
+    let mut spec = json!({"server": cluster.url(), "credentialsSecretRef": {"name": name}, "renewTokens": true});
+    if let Some(name) = cluster.tls_server_name() {
+        spec["tlsServerName"] = name.into();
+    }
+    if let Some(url) = cluster.proxy_url() {
+        spec["proxyURL"] = url.into();
+    }
+    let member =
+        json!({"apiVersion": "kubefold.io/v1alpha1", "kind": "Member", "metadata": {"name": name}, "spec": spec});
+    json!({"apiVersion": "v1", "kind": "List", "items": [secret, member]})
 }
 
 /// Where the list of members is in a file.

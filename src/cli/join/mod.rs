@@ -15,7 +15,7 @@ use anyhow::{Context, anyhow, bail};
 
 use self::{
     cluster::{Account, Cluster, manifest},
-    entries::{Entry, with_entry, without_entry},
+    entries::{Entry, as_objects, with_entry, without_entry},
 };
 use crate::{
     cli::{init::member_name, print},
@@ -37,6 +37,10 @@ pub(super) struct Join {
     /// How long kubefold's tokens are good. kubefold renews them at half of it, and cannot once they have ended.
     #[arg(long, value_name = "DURATION", default_value = "72h", value_parser = token_life)]
     token_life: Duration,
+    /// Print the member as objects, a Secret and a Member, for `kubectl create -f -` over the fleet; write no file. The tokens are in
+    /// what is printed.
+    #[arg(long, conflicts_with = "config")]
+    object: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -97,6 +101,9 @@ pub(super) fn unjoin(flags: &Unjoin) -> anyhow::Result<()> {
 async fn join_cluster(flags: &Join) -> anyhow::Result<()> {
     let Target { context, kubeconfig, config: path, dry_run } = &flags.target;
     let cluster = Cluster::of(kubeconfig.as_deref(), context.as_deref()).await?;
+    if flags.object {
+        return join_as_object(flags, &cluster).await;
+    }
     let text = text(path)?;
     let known = text.as_deref().map(|text| config::load_text(text, path)).transpose()?;
     let taken: Vec<String> =
@@ -144,6 +151,27 @@ async fn join_cluster(flags: &Join) -> anyhow::Result<()> {
     write(path, &new, mode_of(path))?;
     said(&format!("in {}; next: kubefold doctor --config {} --member {name}", path.display(), path.display()));
     Ok(())
+}
+
+/// Makes the rights in the cluster, and prints the objects that make it a member.
+async fn join_as_object(flags: &Join, cluster: &Cluster) -> anyhow::Result<()> {
+    let name = flags.name.clone().unwrap_or_else(|| member_name(cluster.context(), &[]));
+    if MemberName::new(&name).is_none() {
+        bail!("{} is no name of a member; give a DNS label with --name", Quoted(&name));
+    }
+    let manifest = manifest(&flags.groups);
+    let mut login = ("NEW-TOKEN-OF-kubefold-reader".to_owned(), "NEW-TOKEN-OF-kubefold-impersonator".to_owned());
+    if flags.target.dry_run {
+        print(&format!("# In {}:\n{manifest}---\n# In the fleet:\n", cluster.url()))?;
+    } else {
+        for made in cluster.apply(&manifest).await? {
+            drop(writeln!(std::io::stderr(), "{name}: {made}"));
+        }
+        let reader = cluster.token(Account::Reader, flags.token_life).await?;
+        login = (reader, cluster.token(Account::Impersonator, flags.token_life).await?);
+    }
+    let objects = as_objects(&name, cluster, &login.0, &login.1);
+    print(&format!("{}\n", serde_json::to_string_pretty(&objects)?))
 }
 
 async fn unjoin_cluster(flags: &Unjoin) -> anyhow::Result<()> {

@@ -6,15 +6,16 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::{
-    KIND, Members, Referent,
+    KIND, Members, member_referent,
     object::{Condition, MemberObject, MemberSpec, MemberStatus, Refusal},
-    told::{Recorder, Told, between, now},
+    told::{between, left},
 };
 use crate::{
     member::Member,
     own::{
         GROUP, OwnObjects,
         counts::{Counts, held},
+        events::{Recorder, now},
     },
 };
 use kubefold_apiserver::{
@@ -128,7 +129,7 @@ impl Following {
             known.iter().map(|(name, known)| (name.clone(), known.uid.clone())).collect();
         let before = std::mem::replace(&mut self.there, now);
         for (name, uid) in before.into_iter().filter(|(name, uid)| self.there.get(name) != Some(uid)) {
-            self.recorder.record(&Referent { name, uid }, &Told::left()).await?;
+            self.recorder.record(&member_referent(name, uid), &left()).await?;
         }
         Ok(())
     }
@@ -157,7 +158,7 @@ impl Following {
             Err(status) if status.reason == Reason::NotFound => return Ok(()),
             other => drop(other?),
         }
-        let member = Referent { name: name.to_owned(), uid };
+        let member = member_referent(name.to_owned(), uid);
         for told in between(&before, &status) {
             self.recorder.record(&member, &told).await?;
         }
@@ -204,6 +205,17 @@ impl Following {
             let accepted = if refusal.is_some() { "False" } else { "True" };
             status.conditions.push(condition(before, "Accepted", accepted, reason, &message));
         }
+        let (inventory, renewal) = {
+            let state = self.members.state.lock();
+            (state.inventory.clone(), state.renewals.get(&object.metadata.name).cloned())
+        };
+        if let Some((renewed, reason, message)) = renewal.map(|renewal| renewal.told()) {
+            status.conditions.push(condition(before, "TokensRenewed", renewed, reason, &message));
+        }
+        if let Some(told) = inventory.filter(|told| told.member.as_str() == object.metadata.name) {
+            status.conditions.push(condition(before, "ClusterProfiles", told.status, told.reason, &told.message));
+        }
+        status.source = object.source();
         status
     }
 
@@ -223,6 +235,7 @@ impl Following {
         // What is not known yet is not forgotten: another UID than before is another cluster.
         let cluster_uid = member.cluster_uid().map_or_else(|| before.cluster_uid.clone(), |uid| uid.to_string());
         MemberStatus {
+            source: String::new(),
             state: health.name().to_owned(),
             version: version.unwrap_or_default().to_owned(),
             cluster_uid,

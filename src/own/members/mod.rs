@@ -2,11 +2,19 @@
 //! list.
 //!
 //! - `object`: what is written in one, and the member that it is
+//! - `profile`, `inventory`, `profiled`: ClusterProfiles of another member, how they are read, and the objects that are made of them
 //! - `follow`: how members are, and what happens to them
+//! - `renew`: the tokens of their Secrets, renewed while they are good
 //! - `told`: what happened, as Events
 
 mod follow;
+mod inventory;
 mod object;
+mod profile;
+mod profiled;
+mod renew;
+#[cfg(test)]
+mod tests;
 mod told;
 
 use std::{
@@ -15,12 +23,13 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::Value;
+use tokio::sync::watch;
 
 use self::object::{MemberObject, Refusal};
 use crate::{
-    config::{Access, Config, MEMBERS_MAX, MemberConfig, MemberName, Names, OWN_NAMESPACE},
-    own::{GROUP, OwnObjects, VERSION},
+    config::{Access, ClusterProfiles, Config, MEMBERS_MAX, MemberConfig, MemberName, Names, OWN_NAMESPACE},
+    own::{GROUP, OwnObjects, Referent, VERSION},
     respond::OwnError,
     stores::Stores,
 };
@@ -54,7 +63,7 @@ pub enum JoinError {
     /// One name is in both.
     #[error(
         "the member {0} stands in clusters.yaml and is a Member object, too; take the entry out of the file, or delete the object \
-         (kubectl delete member {0})"
+         (kubectl delete member {0}) or its ClusterProfile"
     )]
     Twice(MemberName),
     /// They are too many together.
@@ -70,6 +79,17 @@ pub enum JoinError {
         "\"names: plain\" of clusters.yaml needs exactly one member, and Member objects are there; use \"names: suffixed\""
     )]
     PlainNames,
+}
+
+/// Why a write of a member is refused.
+#[derive(Debug, thiserror::Error)]
+enum AdmitError {
+    /// The fleet has no place for it.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// Nobody else makes a member of a ClusterProfile.
+    #[error("spec.clusterProfileRef is kubefold's own; make a ClusterProfile, or leave the field out")]
+    OfProfile,
 }
 
 /// The fleet of a file and of objects: those of the file come first, then the others.
@@ -99,25 +119,13 @@ pub struct Members {
     /// They are looked at one after the other.
     turn: tokio::sync::Mutex<()>,
     enlist: OnceLock<Weak<dyn Enlist>>,
+    /// The inventory whose clusters are members.
+    inventory: watch::Sender<Option<ClusterProfiles>>,
 }
 
 /// A member that Events are about.
-pub struct Referent {
-    name: String,
-    uid: String,
-}
-
-impl Referent {
-    /// How Events refer to it.
-    fn reference(&self) -> Value {
-        json!({"kind": KIND, "apiVersion": format!("{GROUP}/{VERSION}"), "name": self.name, "uid": self.uid})
-    }
-
-    /// An Event about it, of a group of Events, with nothing else in it.
-    pub fn event(&self, gvr: &Gvr) -> Vec<u8> {
-        let field = if gvr.group.is_empty() { "involvedObject" } else { "regarding" };
-        json!({field: self.reference()}).to_string().into_bytes()
-    }
+fn member_referent(name: String, uid: String) -> Referent {
+    Referent { kind: KIND, namespace: String::new(), name, uid }
 }
 
 struct State {
@@ -128,17 +136,32 @@ struct State {
     joined: Vec<MemberConfig>,
     /// Those that are not, or whose last credential counts.
     refused: BTreeMap<String, Refusal>,
+    /// Those of ClusterProfiles that kubefold cannot use.
+    refused_profiles: BTreeMap<String, Refusal>,
+    /// What is told of the inventory.
+    inventory: Option<profiled::Told>,
+    /// What became of the tokens of those that kubefold renews.
+    renewals: BTreeMap<String, renew::Renewal>,
 }
 
 impl Members {
     /// Begins with the file.
     pub fn new(stores: Arc<Stores>, file: &Config) -> Arc<Self> {
-        let state = State { of_file: names_of(file), names: file.names, joined: Vec::new(), refused: BTreeMap::new() };
+        let state = State {
+            of_file: names_of(file),
+            names: file.names,
+            joined: Vec::new(),
+            refused: BTreeMap::new(),
+            refused_profiles: BTreeMap::new(),
+            inventory: None,
+            renewals: BTreeMap::new(),
+        };
         Arc::new(Self {
             stores,
             state: Mutex::new(state),
             turn: tokio::sync::Mutex::default(),
             enlist: OnceLock::new(),
+            inventory: watch::Sender::new(file.cluster_profiles.clone()),
         })
     }
 
@@ -151,6 +174,9 @@ impl Members {
     pub fn configure(&self, file: &Config) {
         let mut state = self.state.lock();
         (state.of_file, state.names) = (names_of(file), file.names);
+        drop(state);
+        // Also where it is the same: another name may be free.
+        self.inventory.send_replace(file.cluster_profiles.clone());
     }
 
     /// The kind. Its status is kubefold's own.
@@ -168,12 +194,10 @@ impl Members {
             .column("Pods", "integer", ".status.pods")
             .column("Lag", "string", ".status.lag")
             .column("Age", "date", ".metadata.creationTimestamp")
+            .wide_column("Source", "string", ".status.source")
             .wide_column("Cause", "string", ".status.cause")
             .validate(move |member, _| judging.judge(member))
-            .admit(move |member, before, _| match before {
-                Some(_) => Ok(()),
-                None => admitting.admit(member),
-            });
+            .admit(move |member, before, _| admitting.admit(member, before));
         let mut kinds = kind.into_kinds()?;
         for kind in &mut kinds {
             kind.verbs = VERBS.map(str::to_owned).to_vec();
@@ -192,7 +216,13 @@ impl Members {
     pub async fn check_change(&self, own: &OwnObjects, name: &str) -> Result<(), Status> {
         match objects(own.registry(), name).await?.first() {
             Some(object) if !object.is_joined() => Err(OwnError::OfFile(name.to_owned()).into()),
-            _ => Ok(()),
+            Some(object) => match &object.spec.cluster_profile_ref {
+                Some(profile) => {
+                    Err(OwnError::OfProfile { name: name.to_owned(), profile: profile.to_string() }.into())
+                }
+                None => Ok(()),
+            },
+            None => Ok(()),
         }
     }
 
@@ -204,11 +234,15 @@ impl Members {
         let listed = own.registry().list(&kind, "", &ListOptions::default()).await?;
         let uid = |object: &Object| text(&object.value(), "/metadata/uid").to_owned();
         let all = listed.objects.iter();
-        Ok(all.map(|object| Referent { name: object.name().to_owned(), uid: uid(object) }).collect())
+        Ok(all.map(|object| member_referent(object.name().to_owned(), uid(object))).collect())
     }
 
     /// Says what is wrong with one that is written.
     fn judge(&self, member: &MemberObject) -> Vec<Cause> {
+        // kubefold wrote it.
+        if member.spec.cluster_profile_ref.is_some() {
+            return Vec::new();
+        }
         if !member.is_joined() {
             let is_of_file = self.state.lock().of_file.contains(&member.metadata.name);
             let missing = || Cause::required("spec.server", "the URL of the cluster's API server");
@@ -221,8 +255,18 @@ impl Members {
         member.without_credential().err().map(wrong).into_iter().collect()
     }
 
-    /// Refuses a new one for which the fleet has no place.
-    fn admit(&self, member: &MemberObject) -> Result<(), JoinError> {
+    /// Refuses a new one for which the fleet has no place, and one that says it is of a ClusterProfile.
+    fn admit(&self, member: &MemberObject, before: Option<&MemberObject>) -> Result<(), AdmitError> {
+        let profile = |member: &MemberObject| member.spec.cluster_profile_ref.clone();
+        match before {
+            Some(before) if profile(before) == profile(member) => Ok(()),
+            None if profile(member).is_none() => Ok(self.check_place(member)?),
+            Some(_) | None => Err(AdmitError::OfProfile),
+        }
+    }
+
+    /// Says why the fleet has no place for a new one.
+    fn check_place(&self, member: &MemberObject) -> Result<(), JoinError> {
         let state = self.state.lock();
         let count = state.of_file.len() + state.joined.len() + 1;
         match () {
@@ -286,6 +330,11 @@ impl State {
         if self.of_file.contains(name) {
             return (None, Some(Refusal::NameTaken));
         }
+        let secret = match (&object.spec.cluster_profile_ref, self.refused_profiles.get(name)) {
+            (Some(_), Some(refusal)) => Err(refusal.clone()),
+            (Some(profile), None) if matches!(secret, Ok(None)) => Err(Refusal::ProfileUnread(profile.clone())),
+            _ => secret,
+        };
         let refusal = match secret.and_then(|secret| object.with_credential(secret.as_ref())) {
             Ok(member) => return (Some(member), None),
             Err(refusal) => refusal,

@@ -1,6 +1,6 @@
 //! A member as an object: what is written in it, and what that makes of it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use schemars::JsonSchema;
@@ -37,13 +37,13 @@ pub(super) struct MemberSpec {
     /// The certificate authorities that sign the server's certificate: PEM, or base64 of PEM. Default: `ca.crt` of the Secret,
     /// or those of the system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    ca_bundle: Option<String>,
+    pub(super) ca_bundle: Option<String>,
     /// The name in the server's certificate. Default: the host of server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    tls_server_name: Option<String>,
+    pub(super) tls_server_name: Option<String>,
     /// An http:// or socks5:// proxy on the way to the server.
     #[serde(default, rename = "proxyURL", skip_serializing_if = "Option::is_none")]
-    proxy_url: Option<String>,
+    pub(super) proxy_url: Option<String>,
     /// The Secret of kubefold-system with kubefold's credential in the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) credentials_secret_ref: Option<SecretRef>,
@@ -55,19 +55,26 @@ pub(super) struct MemberSpec {
     pub(super) labels: BTreeMap<String, String>,
     /// Objects that do not tolerate these go to other members.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    taints: Vec<Taint>,
+    pub(super) taints: Vec<Taint>,
     /// It is declared gone for now: reads do not wait for it and show none of its objects.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) absent: bool,
     /// It is declared a new cluster in the place of an earlier one of its name.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    rebuilt: bool,
+    pub(super) rebuilt: bool,
     /// Time limits of requests to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    deadlines: Option<Deadlines>,
+    pub(super) deadlines: Option<Deadlines>,
     /// The maximum of concurrent requests to it, without watches: from 1 to 100000. Default 200.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    in_flight_max: Option<u32>,
+    pub(super) in_flight_max: Option<u32>,
+    /// kubefold renews the tokens in the Secret at half of their life. They are those of ServiceAccounts that may make tokens for
+    /// themselves, such as `kubefold join` makes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) renew_tokens: bool,
+    /// The ClusterProfile that it is made of. kubefold alone writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) cluster_profile_ref: Option<ProfileRef>,
 }
 
 fn one() -> u32 {
@@ -78,6 +85,12 @@ impl MemberSpec {
     /// What is shown of a member of `clusters.yaml`.
     pub(super) fn shown(config: &MemberConfig) -> Self {
         Self { weight: config.weight.0, labels: config.labels.clone(), absent: config.absent, ..Self::default() }
+    }
+
+    /// That of a ClusterProfile, without the way to the cluster.
+    pub(super) fn of_profile(from: ProfileRef, labels: BTreeMap<String, String>, secret: SecretRef) -> Self {
+        let (profile, secret) = (Some(from), Some(secret));
+        Self { labels, cluster_profile_ref: profile, credentials_secret_ref: secret, ..Self::default() }
     }
 }
 
@@ -96,7 +109,29 @@ impl Default for MemberSpec {
             rebuilt: false,
             deadlines: None,
             in_flight_max: None,
+            renew_tokens: false,
+            cluster_profile_ref: None,
         }
+    }
+}
+
+/// The ClusterProfile of which a member is made. kubefold alone writes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(super) struct ProfileRef {
+    /// The member that has the ClusterProfile.
+    pub(super) member: String,
+    /// Its namespace there.
+    pub(super) namespace: String,
+    /// Its name.
+    pub(super) name: String,
+    /// The UID of kube-system in the member that has it.
+    #[serde(rename = "clusterUID")]
+    pub(super) cluster_uid: String,
+}
+
+impl fmt::Display for ProfileRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ClusterProfile {}/{} of {}", self.namespace, self.name, self.member)
     }
 }
 
@@ -109,7 +144,7 @@ pub(super) struct SecretRef {
 
 /// What keeps objects away from a member.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-struct Taint {
+pub(super) struct Taint {
     /// The taint's key.
     key: String,
     /// The taint's value.
@@ -122,7 +157,7 @@ struct Taint {
 
 /// Time limits, as Go durations (`1m30s`), from `1ms` to `1h`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-struct Deadlines {
+pub(super) struct Deadlines {
     /// The time to connect, TLS included. Default `5s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     connect: Option<String>,
@@ -143,6 +178,9 @@ struct Deadlines {
 pub(super) struct MemberStatus {
     /// ready, degraded, down or unknown.
     pub(super) state: String,
+    /// Where it is configured: clusters.yaml, Member, or a ClusterProfile.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) source: String,
     /// Why it is not ready.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) cause: String,
@@ -161,7 +199,8 @@ pub(super) struct MemberStatus {
     /// How long the kind that is furthest behind has not been followed, such as 12s; 0s: all are current.
     pub(super) lag: String,
     /// Ready: it answers and is ready. Accepted, of a member that is no entry of clusters.yaml: it has a credential, and belongs to
-    /// the fleet.
+    /// the fleet. TokensRenewed: the tokens in its Secret are renewed.
+    /// ClusterProfiles, of the member that has them: all of them are members.
     pub(super) conditions: Vec<Condition>,
 }
 
@@ -176,7 +215,7 @@ impl MemberStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Condition {
-    /// Ready, or Accepted.
+    /// Ready, Accepted, TokensRenewed or ClusterProfiles.
     pub(super) r#type: String,
     /// True, False or Unknown.
     pub(super) status: String,
@@ -220,17 +259,78 @@ pub(super) enum Refusal {
         /// In the words of clusters.yaml.
         String,
     ),
+    /// It is of a ClusterProfile that kubefold cannot use.
+    #[error("{from}: {why}")]
+    Profile {
+        /// Which one.
+        from: ProfileRef,
+        /// In the words of clusters.yaml.
+        why: String,
+    },
+    /// The ClusterProfile says no way that kubefold can go.
+    #[error(
+        "{0} has no access provider \"secretreader\", and kubefold runs no plug-ins; have the cluster manager offer it, or join the cluster as a Member object"
+    )]
+    NoProvider(
+        /// Which one.
+        ProfileRef,
+    ),
+    /// The member of the ClusterProfile has no credential for it.
+    #[error("{from}: the Secret {namespace}/{name} there {what}")]
+    ProfileSecret {
+        /// Which ClusterProfile.
+        from: ProfileRef,
+        /// The namespace of the Secret.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        what: SecretFault,
+    },
+    /// What the Secret has is wrong, or does not go with the ClusterProfile.
+    #[error("{from}: {why}")]
+    ProfileCredential {
+        /// Which ClusterProfile.
+        from: ProfileRef,
+        /// In the words of clusters.yaml.
+        why: String,
+    },
+    /// The Secret of the ClusterProfile was not read yet.
+    #[error("{0}: its Secret was not read yet")]
+    ProfileUnread(
+        /// Which one.
+        ProfileRef,
+    ),
     /// The file has it.
     #[error("clusters.yaml has a member of this name; delete this object, or take the entry out of the file")]
     NameTaken,
+}
+
+/// What is wrong with the Secret of a ClusterProfile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum SecretFault {
+    /// There is none.
+    #[error("does not exist; make it with the key token")]
+    Missing,
+    /// It has no credential.
+    #[error("has neither token nor tls.crt and tls.key")]
+    Empty,
 }
 
 impl Refusal {
     /// In one word.
     pub(super) fn reason(&self) -> &'static str {
         match self {
-            Self::NoSecretNamed | Self::SecretNotFound(_) => "SecretNotFound",
-            Self::NoCredential(_) | Self::Credential { .. } => "CredentialInvalid",
+            Self::NoSecretNamed
+            | Self::SecretNotFound(_)
+            | Self::ProfileUnread(_)
+            | Self::ProfileSecret { what: SecretFault::Missing, .. } => "SecretNotFound",
+            Self::NoCredential(_)
+            | Self::Credential { .. }
+            | Self::ProfileCredential { .. }
+            | Self::ProfileSecret { what: SecretFault::Empty, .. } => "CredentialInvalid",
+            Self::NoProvider(_) => "NoAccessProvider",
+            Self::Profile { .. } => "ProfileInvalid",
             Self::Spec(_) => "Invalid",
             Self::NameTaken => "NameTaken",
         }
@@ -240,7 +340,16 @@ impl Refusal {
 impl MemberObject {
     /// Says whether it is written by people, and not the shown side of an entry of clusters.yaml.
     pub(super) fn is_joined(&self) -> bool {
-        !self.spec.server.is_empty()
+        !self.spec.server.is_empty() || self.spec.cluster_profile_ref.is_some()
+    }
+
+    /// Where it is configured.
+    pub(super) fn source(&self) -> String {
+        match &self.spec.cluster_profile_ref {
+            Some(profile) => profile.to_string(),
+            None if self.is_joined() => "Member".to_owned(),
+            None => "clusters.yaml".to_owned(),
+        }
     }
 
     /// The member without a credential.
@@ -288,6 +397,7 @@ impl MemberObject {
         let spec = serde_json::to_value(&self.spec).unwrap_or_default();
         let Value::Object(mut fields) = spec else { return Map::new() };
         fields.remove("credentialsSecretRef");
+        fields.remove("clusterProfileRef");
         if let Some(bundle) = fields.remove("caBundle") {
             fields.insert("certificateAuthorityData".to_owned(), bundle);
         }

@@ -1,60 +1,11 @@
 //! What happens to members, as Events in kubefold's own namespace.
-//!
-//! The same thing that happens again is one Event with a count, as of every recorder of Kubernetes. They are kept for an hour, as a
-//! kube-apiserver keeps them (`--event-ttl`).
 
-use std::{
-    hash::{DefaultHasher, Hash, Hasher},
-    sync::Arc,
-    time::Duration,
-};
+use super::object::MemberStatus;
+use crate::own::events::Told;
 
-use jiff::Timestamp;
-use serde_json::{Value, json};
-use tokio::time::Instant;
-
-use super::{Referent, object::MemberStatus};
-use crate::config::OWN_NAMESPACE;
-use kubefold_apiserver::{
-    kinds::Kind,
-    registry::{DeleteOptions, ListOptions, Object, Registry, WriteOptions},
-};
-use kubefold_wire::{
-    access::text,
-    status::{Reason, Status},
-};
-
-/// How long one is kept after it happened last.
-const KEPT: Duration = Duration::from_hours(1);
-/// How many are kept at most. The oldest go first.
-const EVENTS_MAX: usize = 2_000;
-/// How often the old ones are removed.
-const SWEEP_EVERY: Duration = Duration::from_mins(1);
-/// Who reports them.
-const REPORTER: &str = "kubefold";
-
-/// Something that happened to a member.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Told {
-    /// Normal, or Warning.
-    of: &'static str,
-    reason: String,
-    message: String,
-}
-
-impl Told {
-    fn normal(reason: &str, message: impl Into<String>) -> Self {
-        Self { of: "Normal", reason: reason.to_owned(), message: message.into() }
-    }
-
-    fn warning(reason: &str, message: impl Into<String>) -> Self {
-        Self { of: "Warning", reason: reason.to_owned(), message: message.into() }
-    }
-
-    /// It is no member any more.
-    pub(super) fn left() -> Self {
-        Self::normal("Left", "left the fleet")
-    }
+/// It is no member any more.
+pub(super) fn left() -> Told {
+    Told::normal("Left", "left the fleet")
 }
 
 /// What has happened between two states of a member.
@@ -68,6 +19,20 @@ pub(super) fn between(before: &MemberStatus, now: &MemberStatus) -> Vec<Told> {
             "True" => {}
             _ => all.push(Told::warning(&condition.reason, condition.message.clone())),
         }
+    }
+    let inventory = |status: &MemberStatus| {
+        let condition = status.condition("ClusterProfiles").filter(|condition| condition.status != "True")?;
+        Some((condition.reason.clone(), condition.message.clone()))
+    };
+    if let Some((reason, message)) = inventory(now).filter(|now| inventory(before).as_ref() != Some(now)) {
+        all.push(Told::warning(&reason, message));
+    }
+    let renewed = |status: &MemberStatus| {
+        let condition = status.condition("TokensRenewed")?;
+        Some((condition.status == "True", condition.reason.clone(), condition.message.clone()))
+    };
+    if let Some((is_good, reason, message)) = renewed(now).filter(|now| renewed(before).as_ref() != Some(now)) {
+        all.push(if is_good { Told::normal(&reason, message) } else { Told::warning(&reason, message) });
     }
     match (before.cluster_uid.as_str(), now.cluster_uid.as_str()) {
         (_, "") => {}
@@ -93,90 +58,6 @@ pub(super) fn between(before: &MemberStatus, now: &MemberStatus) -> Vec<Told> {
         _ => {}
     }
     all
-}
-
-/// Writes Events down, and removes old ones.
-pub(super) struct Recorder {
-    registry: Registry,
-    kind: Arc<Kind>,
-    swept: Option<Instant>,
-}
-
-impl Recorder {
-    /// `None`: the registry has no Events.
-    pub(super) fn new(registry: Registry) -> Option<Self> {
-        let kind = registry.kind("", "Event")?;
-        Some(Self { registry, kind, swept: None })
-    }
-
-    /// Writes down what happened to a member.
-    ///
-    /// Errors: the storage's.
-    pub(super) async fn record(&self, member: &Referent, told: &Told) -> Result<(), Status> {
-        let mut same = DefaultHasher::new();
-        (&member.uid, told.of, &told.reason, &told.message).hash(&mut same);
-        let name = format!("{}.{:016x}", member.name, same.finish());
-        let now = now();
-        let again = |event: &mut Value| {
-            let count = event.get("count").and_then(Value::as_i64).unwrap_or(1);
-            event["count"] = (count + 1).into();
-            event["lastTimestamp"] = now.as_str().into();
-            Ok(())
-        };
-        let options = WriteOptions::default();
-        match self.registry.modify_all(&self.kind, OWN_NAMESPACE, &name, &options, again).await {
-            Err(status) if status.reason == Reason::NotFound => {}
-            other => return other.map(drop),
-        }
-        let event = json!({
-            "metadata": {"name": name, "namespace": OWN_NAMESPACE},
-            "involvedObject": member.reference(),
-            "reason": told.reason,
-            "message": told.message,
-            "type": told.of,
-            "source": {"component": REPORTER},
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-            "eventTime": null,
-            "reportingComponent": REPORTER,
-            "reportingInstance": "",
-        });
-        // A client could not make it: an Event about an object without a namespace has to be in `default`, which members have.
-        self.registry.fill(&self.kind, std::iter::once(event)).await.map(drop)
-    }
-
-    /// Removes those that are too old or too many, now and then.
-    ///
-    /// Errors: the storage's.
-    pub(super) async fn sweep(&mut self) -> Result<(), Status> {
-        let now = Instant::now();
-        if self.swept.is_some_and(|last| now.duration_since(last) < SWEEP_EVERY) {
-            return Ok(());
-        }
-        self.swept = Some(now);
-        let listed = self.registry.list(&self.kind, OWN_NAMESPACE, &ListOptions::default()).await?;
-        let mut all: Vec<(Timestamp, &str)> =
-            listed.objects.iter().map(|event| (happened(event), event.name())).collect();
-        all.sort_unstable();
-        let oldest = Timestamp::now() - KEPT;
-        let too_many = all.len().saturating_sub(EVENTS_MAX);
-        let gone = all.iter().enumerate().filter(|(at, (last, _))| *at < too_many || *last < oldest);
-        for (_, (_, name)) in gone {
-            self.registry.delete(&self.kind, OWN_NAMESPACE, name, &DeleteOptions::default()).await?;
-        }
-        Ok(())
-    }
-}
-
-/// When it happened last. What does not say it is old.
-fn happened(event: &Object) -> Timestamp {
-    text(&event.value(), "/lastTimestamp").parse().unwrap_or(Timestamp::MIN)
-}
-
-/// The time as Kubernetes writes it.
-pub(super) fn now() -> String {
-    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 #[cfg(test)]

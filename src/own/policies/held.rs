@@ -1,4 +1,4 @@
-//! How many objects each policy holds for. It is written into the status of PlacementPolicies.
+//! How many objects each policy holds for. It is written into the status of PlacementPolicies and propagation policies.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,11 +12,9 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{
-    Kept, Policies,
-    placement::{HeldKind, PlacementPolicy},
-};
+use super::{Kept, Policies, placement::PlacementPolicy};
 use crate::{
+    karmada::{self, ClusterPropagationPolicy, HeldKind, HeldStatus, Metadata, PropagationPolicy},
     own::GROUP,
     placement::policy::{Rules, Subject},
     store::{Entry, GroupKind},
@@ -45,7 +43,7 @@ struct Counted {
 }
 
 impl Policies {
-    /// Keeps the numbers of objects in the status of PlacementPolicies, until cancelled.
+    /// Keeps the numbers of objects in the status of policies, until cancelled.
     pub async fn count(self: Arc<Self>, registry: Registry) {
         let mut held = Held::default();
         loop {
@@ -58,17 +56,15 @@ impl Policies {
     }
 
     async fn write_counts(&self, held: &mut Held, registry: &Registry) -> Result<(), Status> {
-        let Some(kind) = registry.kind(GROUP, "PlacementPolicy") else { return Ok(()) };
-        let policies = self.placement_policies();
+        let policies = self.counted();
         if policies.is_empty() {
             return Ok(());
         }
         let by_policy = held.count(&self.stores).await;
         for policy in policies {
-            let name = &policy.metadata.name;
-            let is_in_force = self.with_file(|file| policy.compiled(file).is_ok());
-            let kinds: Vec<HeldKind> = by_policy.get(name).filter(|_| is_in_force).cloned().unwrap_or_default();
-            if policy.status.as_ref().is_some_and(|status| status.says(&kinds)) {
+            let Some(kind) = registry.kind(policy.group, policy.kind) else { continue };
+            let kinds = by_policy.get(&policy.rule).filter(|_| policy.is_in_force).cloned().unwrap_or_default();
+            if policy.status.objects.is_some() && policy.status.kinds == kinds {
                 continue;
             }
             let objects: usize = kinds.iter().map(|held| held.objects).sum();
@@ -77,7 +73,8 @@ impl Policies {
                 object["status"]["kinds"] = json!(kinds);
                 Ok(())
             };
-            match registry.modify_all(&kind, "", name, &WriteOptions::default(), change).await {
+            let Metadata { namespace, name } = &policy.metadata;
+            match registry.modify_all(&kind, namespace, name, &WriteOptions::default(), change).await {
                 Err(status) if status.code != http::StatusCode::NOT_FOUND => return Err(status),
                 _ => {}
             }
@@ -85,9 +82,54 @@ impl Policies {
         Ok(())
     }
 
-    fn placement_policies(&self) -> Vec<PlacementPolicy> {
-        self.state.lock().all(Kept::Placement)
+    /// The policies that say how many objects they hold for.
+    fn counted(&self) -> Vec<CountedPolicy> {
+        let (placement, propagation, cluster) = {
+            let state = self.state.lock();
+            let placement: Vec<PlacementPolicy> = state.all(Kept::Placement);
+            let propagation: Vec<PropagationPolicy> = state.all(Kept::Propagation);
+            let cluster: Vec<ClusterPropagationPolicy> = state.all(Kept::ClusterPropagation);
+            (placement, propagation, cluster)
+        };
+        let own = placement.into_iter().map(|policy| CountedPolicy {
+            group: GROUP,
+            kind: "PlacementPolicy",
+            rule: policy.metadata.name.clone(),
+            is_in_force: self.with_file(|file| policy.compiled(file).is_ok()),
+            status: policy
+                .status
+                .map(|status| HeldStatus { objects: status.objects, kinds: status.kinds })
+                .unwrap_or_default(),
+            metadata: policy.metadata,
+        });
+        let karmadas = |kind, metadata: Metadata, status| CountedPolicy {
+            group: karmada::GROUP,
+            kind,
+            rule: metadata.policy_name(),
+            // One that is not has no rule of its name.
+            is_in_force: true,
+            status,
+            metadata,
+        };
+        let namespaced = propagation
+            .into_iter()
+            .map(|policy| karmadas("PropagationPolicy", policy.metadata, policy.status.unwrap_or_default()));
+        let cluster = cluster
+            .into_iter()
+            .map(|policy| karmadas("ClusterPropagationPolicy", policy.metadata, policy.status.unwrap_or_default()));
+        own.chain(namespaced).chain(cluster).collect()
     }
+}
+
+/// A policy that says how many objects it holds for.
+struct CountedPolicy {
+    group: &'static str,
+    kind: &'static str,
+    metadata: Metadata,
+    /// Its name among the rules in force.
+    rule: String,
+    is_in_force: bool,
+    status: HeldStatus,
 }
 
 impl Held {

@@ -23,13 +23,19 @@ impl Policies {
     ///
     /// Errors: never, unless a type has no structural schema.
     pub fn kinds(self: &Arc<Self>) -> Result<Vec<Kind>, KindError> {
-        let propagation = self.checked(karmada_kind("PropagationPolicy", "pp"), |policy: &PropagationPolicy, fleet| {
+        let propagation = karmada_kind("PropagationPolicy", "pp")
+            .prepare_create(|policy: &mut PropagationPolicy, _| policy.status = None)
+            .prepare_update(|new: &mut PropagationPolicy, old, _| new.status.clone_from(&old.status));
+        let propagation = self.checked(propagation, |policy: &PropagationPolicy, fleet| {
             check_propagation(&policy.metadata, &policy.spec, fleet)
         });
-        let cluster_propagation = self.checked(
-            karmada_kind("ClusterPropagationPolicy", "cpp").cluster_scoped(),
-            |policy: &ClusterPropagationPolicy, fleet| check_propagation(&policy.metadata, &policy.spec, fleet),
-        );
+        let cluster_propagation = karmada_kind("ClusterPropagationPolicy", "cpp")
+            .cluster_scoped()
+            .prepare_create(|policy: &mut ClusterPropagationPolicy, _| policy.status = None)
+            .prepare_update(|new: &mut ClusterPropagationPolicy, old, _| new.status.clone_from(&old.status));
+        let cluster_propagation = self.checked(cluster_propagation, |policy: &ClusterPropagationPolicy, fleet| {
+            check_propagation(&policy.metadata, &policy.spec, fleet)
+        });
         let overriding = self.checked(karmada_kind("OverridePolicy", "op"), |policy: &OverridePolicy, fleet| {
             check_overriding(&policy.metadata, &policy.spec, fleet)
         });
@@ -86,9 +92,10 @@ where
     Kind::of::<T>(karmada::GROUP, karmada::VERSION, kind).short_name(short_name).category(CATEGORY).schema()
 }
 
-/// With the columns of a propagation policy.
+/// With the columns of a propagation policy, and behind them one that Karmada does not have.
 fn prioritized<T: Send + Sync + 'static>(kind: TypedKind<T>) -> TypedKind<T> {
     kind.column("CONFLICT-RESOLUTION", "string", ".spec.conflictResolution")
         .column("PRIORITY", "string", ".spec.priority")
         .column("AGE", "date", ".metadata.creationTimestamp")
+        .wide_column("OBJECTS", "integer", ".status.objects")
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     config::{Config, PolicyConfig, PolicySpec, policy_of},
-    karmada::Metadata,
+    karmada::{HeldKind, Metadata},
 };
 use kubefold_wire::status::Cause;
 
@@ -30,29 +30,13 @@ pub(super) struct PlacementPolicy {
 pub(super) struct PlacementStatus {
     /// How many placed objects it holds for. Absent until they are counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    objects: Option<usize>,
+    pub(super) objects: Option<usize>,
     /// The same by kind.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    kinds: Vec<HeldKind>,
+    pub(super) kinds: Vec<HeldKind>,
     /// `Accepted`: whether it goes with the fleet as it is now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     conditions: Vec<Condition>,
-}
-
-/// How many objects of a kind a policy holds for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub(super) struct HeldKind {
-    /// The kind, with its group if that is not the core one: `Deployment.apps`.
-    pub(super) kind: String,
-    /// How many placed objects of it.
-    pub(super) objects: usize,
-}
-
-impl PlacementStatus {
-    /// Says whether these are the objects that it tells of.
-    pub(super) fn says(&self, kinds: &[HeldKind]) -> bool {
-        self.objects.is_some() && self.kinds == kinds
-    }
 }
 
 /// A condition, as Kubernetes has them.

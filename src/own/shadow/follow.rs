@@ -2,7 +2,7 @@
 //! its items along.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -18,11 +18,12 @@ use super::{
     calls::By,
     object::{Reference, list, states},
     pending::{Name, Pending},
+    told::{State, between},
     undo,
     world::{Place, Seen},
 };
 use crate::{
-    own::{GROUP, namespaces},
+    own::{GROUP, Recorder, namespaces},
     stores::{self, Heard, Running, Stores},
     view::Mode,
 };
@@ -93,14 +94,23 @@ pub struct Follower {
     kind: Arc<Kind>,
     items: Mutex<Items>,
     changed: Pending<()>,
+    recorder: Option<Recorder>,
+    /// As they were told of last.
+    told: Mutex<BTreeMap<Name, State>>,
 }
 
 impl Follower {
     /// Follows until cancelled.
-    pub async fn run(shadow: Shadow, stores: Arc<Stores>, registry: Registry, until: CancellationToken) {
+    pub async fn run(
+        shadow: Shadow,
+        stores: Arc<Stores>,
+        registry: Registry,
+        recorder: Option<Recorder>,
+        until: CancellationToken,
+    ) {
         let Some(kind) = registry.kind(GROUP, KIND) else { return };
-        let follower =
-            Arc::new(Self { shadow, stores, registry, kind, items: Mutex::default(), changed: Pending::default() });
+        let (items, changed, told) = (Mutex::default(), Pending::default(), Mutex::default());
+        let follower = Arc::new(Self { shadow, stores, registry, kind, items, changed, recorder, told });
         let all = async {
             tokio::join!(
                 undo::run(&follower.shadow, &follower.registry, &follower.kind),
@@ -126,17 +136,22 @@ impl Follower {
 
     async fn follow_objects(self: &Arc<Self>, tasks: &mut Tasks) -> Result<(), Status> {
         let mut events = self.registry.watch(&self.kind, "", Selection::default(), From::Start).await?;
+        // What an earlier process knew is not news.
+        let mut is_known = self.told.lock().is_empty();
         while let Some(event) = events.next().await {
             match event? {
                 Event::Added(object) | Event::Modified(object) => {
                     let name = (object.namespace().to_owned(), object.name().to_owned());
                     self.seen(&name, &object.value(), tasks).await;
+                    self.tell(&name, Some(&object.value()), is_known).await;
                 }
                 Event::Deleted(object) => {
                     let name = (object.namespace().to_owned(), object.name().to_owned());
                     self.items.lock().set(&name, None);
+                    self.tell(&name, None, false).await;
                 }
-                Event::Synced(_) | Event::Progress(_) => {}
+                Event::Synced(_) => is_known = false,
+                Event::Progress(_) => {}
             }
             tasks.reap();
         }
@@ -164,6 +179,28 @@ impl Follower {
         }
         if !text(shadow, "/metadata/deletionTimestamp").is_empty() {
             tasks.end(self, name);
+        }
+    }
+
+    /// Has Events say what has happened to one; `None`: it is gone.
+    async fn tell(&self, name: &Name, shadow: Option<&Value>, is_known: bool) {
+        let Some(recorder) = &self.recorder else { return };
+        let now = shadow.map(State::of);
+        let before = match &now {
+            Some(now) => self.told.lock().insert(name.clone(), now.clone()),
+            None => self.told.lock().remove(name),
+        };
+        let news = match &now {
+            _ if is_known => Vec::new(),
+            Some(now) => between(before.as_ref(), now),
+            None => vec![State::deleted()],
+        };
+        let Some(state) = now.or(before) else { return };
+        let about = state.referent(&name.0, &name.1);
+        for told in news {
+            if let Err(status) = recorder.record(&about, &told).await {
+                tracing::warn!(error = status.message, "what happened to a ShadowResource is not written down");
+            }
         }
     }
 

@@ -10,6 +10,7 @@
 //! - `make`: creates and updates: dry run, note, make, undo
 //! - `journal`: what is noted before items are made
 //! - `follow`: what changes in the fleet is looked at again; deletions go on
+//! - `told`: what happens to them, as Events
 //! - `undo`: what a write left half-made goes
 //! - `pending`: names that wait to be looked at
 //! - `phase`: whether an item is ready
@@ -27,6 +28,7 @@ mod phase;
 mod plan;
 #[cfg(test)]
 mod tests;
+mod told;
 mod undo;
 mod world;
 

@@ -81,6 +81,10 @@ async fn served(stage: &Stage) {
 async fn placed(stage: &Stage) {
     stage.kubectl_with(&["create", "-f", "-"], &selected("nginx", 3)).await.ok();
     assert_eq!(shares(&stage.all(), "nginx").await, split(&[("east", 1), ("west", 2)]), "at once");
+    let counted = ["wait", "--for=jsonpath={.status.objects}=1", "pp/nginx-propagation", "--timeout=60s"];
+    stage.kubectl(&counted).await.ok();
+    let wide = stage.kubectl(&["get", "pp", "-o", "wide", "--no-headers"]).await;
+    assert_eq!(wide.ok().split_whitespace().next_back(), Some("1"), "{}", wide.ok());
     stage.kubectl_with(&["create", "-f", "-"], &overriding()).await.ok();
     stage.kubectl_with(&["create", "-f", "-"], &selected("web", 3)).await.ok();
     let [east, west, _] = stage.all();

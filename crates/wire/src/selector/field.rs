@@ -114,6 +114,13 @@ impl FieldSelector {
         split_terms(text).into_iter().filter_map(|part| Some(split_term(part)?.0))
     }
 
+    /// The value that a selector wants in a field, as it names it. `None`: it wants none, or more than one.
+    pub fn wanted(text: &str, label: &str) -> Option<String> {
+        let mut wanted = split_terms(text).into_iter().filter_map(split_term);
+        let (_, _, value) = wanted.find(|(of, equals, _)| *of == label && *equals)?;
+        unescape(value).ok()
+    }
+
     fn place(&mut self, group: &str, resource: &str, label: &str) -> Result<Place, SelectorError> {
         let unknown = || SelectorError::Field(label.to_owned());
         let known = field_of(group, resource, label);

@@ -32,7 +32,7 @@ async fn an_item_that_kubefold_may_not_delete_is_told_and_goes_once_it_may() {
     let ended = CancellationToken::new();
     let (registry, stores) = (process.running.registry(), crate::stores::tests::stores(&[]));
     let following =
-        TaskTracker::new().spawn(Follower::run(process.shadow.clone(), stores, registry.clone(), ended.clone()));
+        TaskTracker::new().spawn(Follower::run(process.shadow.clone(), stores, registry.clone(), None, ended.clone()));
     fleet.refuses_kubefold.store(true, Relaxed);
     registry.delete(&process.kind, "default", "app", &DeleteOptions::default()).await.unwrap();
     let refused = until(&process, |shadow| condition(shadow.unwrap(), "ItemsDeleted").is_some()).await.unwrap();
