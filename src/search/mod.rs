@@ -14,6 +14,7 @@ mod page;
 mod parameters;
 mod paths;
 mod query;
+pub mod sql;
 mod time;
 
 #[cfg(test)]

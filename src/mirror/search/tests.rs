@@ -1,0 +1,370 @@
+//! The two evaluators of a query: over rows in memory, and over the same rows in SQL.
+
+use std::{collections::HashSet, path::Path};
+
+use kubefold_sql::rusqlite::params;
+use kubefold_wire::{
+    resource::Gvr,
+    selector::{FieldPath, LabelSelector, Operator},
+};
+use proptest::{prelude::*, sample::select};
+
+use super::*;
+use crate::{
+    mirror::{
+        deleted::index,
+        file::{digest_of, signed},
+    },
+    search::{
+        Condition, Created, Facts, FieldOperator, FieldTerm, Order, OrderBy, OrderField, Page, Position, Top,
+        Value as Ordered, sql::State,
+    },
+};
+
+/// A row as a member has it.
+#[derive(Clone, Debug)]
+struct Object {
+    member: &'static str,
+    namespace: &'static str,
+    name: String,
+    uid: String,
+    revision: u64,
+    json: String,
+}
+
+impl Object {
+    fn key(&self) -> String {
+        crate::store::key(self.namespace, &self.name)
+    }
+
+    fn facts(&self) -> Facts<'_> {
+        Facts {
+            cluster: self.member,
+            namespace: self.namespace,
+            name: &self.name,
+            uid: &self.uid,
+            kind: "Pod",
+            group: "",
+            labels: Facts::labels_of(&self.json),
+            revision: self.revision,
+        }
+    }
+}
+
+fn gvr() -> Gvr {
+    Gvr::new("", "v1", "pods")
+}
+
+/// A file with these objects, ready to be searched.
+fn file(directory: &Path, objects: &[Object]) -> File {
+    let file = File::open(&directory.join("mirror.db"), None, true).unwrap();
+    let objects = objects.to_vec();
+    file.write(move |sql| {
+        for (id, member) in [(1, "east"), (2, "west")] {
+            sql.execute(
+                "INSERT INTO feeds VALUES (?1, '', 'v1', 'pods', ?2, 'u', 7, 0, 0, 1)",
+                params![id, member],
+            )?;
+        }
+        for (at, object) in (1_i64..).zip(&objects) {
+            let feed = if object.member == "east" { 1 } else { 2 };
+            sql.execute(
+                "INSERT INTO objects (id, feed, key, uid, revision, digest, document) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                params![
+                    at,
+                    feed,
+                    object.key(),
+                    object.uid,
+                    signed(object.revision),
+                    digest_of(object.json.as_bytes()),
+                    object.json.as_bytes()
+                ],
+            )?;
+            index(sql, at, &object.key(), &object.json)?;
+        }
+        Ok(())
+    })
+    .unwrap();
+    file
+}
+
+/// One page: UIDs, how many rows follow, and whether a next page begins.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    uids: Vec<String>,
+    remaining: u64,
+    next: Option<Position>,
+}
+
+/// As `crate::read::search` walks a snapshot.
+fn in_memory(objects: &[Object], query: &Query, of: &Selection<'_>) -> Seen {
+    let (page, order) = (&query.page, &query.order);
+    let size = page.size();
+    let mut top = Top::new(order, size.map(|size| size + page.offset));
+    for object in objects {
+        let facts = object.facts();
+        let is_seen = of.members.is_none_or(|members| members.contains(&object.member))
+            && (of.namespace.is_empty() || of.namespace == object.namespace);
+        if !is_seen || !query.admits(&facts) || !query.admits_document(&facts, &object.json, of.owners) {
+            continue;
+        }
+        let after = page.after.as_ref();
+        if after.is_none_or(|after| order.compare_row(&facts, &object.json, after.key()).is_gt()) {
+            top.offer(&facts, &object.json, || object.uid.clone());
+        }
+    }
+    let seen = top.seen();
+    let mut rows = top.into_rows();
+    rows.drain(..page.offset.min(rows.len()));
+    rows.truncate(size.unwrap_or(usize::MAX));
+    let remaining = seen - (page.offset as u64).min(seen) - rows.len() as u64;
+    let given = page.after.as_ref().map_or(0, Position::given) + rows.len();
+    let goes_on = remaining > 0 && page.may_go_on(rows.len());
+    let next = rows.last().filter(|_| goes_on).map(|last| Position::behind(order, last.key.clone(), given));
+    Seen { uids: rows.into_iter().map(|ranked| ranked.row).collect(), remaining, next }
+}
+
+fn in_sql(file: &File, objects: &[Object], query: &Query, of: &Selection<'_>) -> Seen {
+    let FoundPage { objects: found, goes_on, remaining } = file.search(query, of).unwrap();
+    assert!(!query.page.with_remaining || query.page.size() == Some(0) || goes_on == (remaining > 0));
+    let given = query.page.after.as_ref().map_or(0, Position::given) + found.len();
+    let last = found.last().filter(|_| goes_on && query.page.may_go_on(found.len()));
+    let next = last.map(|last| {
+        let object = objects.iter().find(|object| object.uid == last.uid).unwrap();
+        assert_eq!(
+            (&last.document, last.member.as_str(), last.key.clone()),
+            (&object.json, object.member, object.key())
+        );
+        Position::behind(&query.order, query.order.key(&object.facts(), &object.json), given)
+    });
+    Seen { uids: found.into_iter().map(|found| found.uid).collect(), remaining, next }
+}
+
+/// A value of JSON, as it may be written.
+fn value() -> impl Strategy<Value = &'static str> {
+    select(vec![
+        "null",
+        "true",
+        "false",
+        "0",
+        "1",
+        "-1",
+        "3",
+        "3.0",
+        "3e0",
+        "2.5",
+        "-0.0",
+        "10",
+        "9",
+        "1e2",
+        "9007199254740993",
+        "9007199254740992.0",
+        "9223372036854775807",
+        "9223372036854775808",
+        "\"\"",
+        "\"a\"",
+        "\"\\u0041\"",
+        "\"A\"",
+        "\"é\"",
+        "\"a\\\"b\"",
+        "\"1\"",
+        "\"true\"",
+        "{}",
+        "{\"x\":1}",
+        "[]",
+        "[1,\"x\"]",
+    ])
+}
+
+/// The fields that are looked for, and those that are like them.
+fn spec() -> impl Strategy<Value = String> {
+    let list = prop::collection::vec(prop::option::of(value()), 0..4);
+    let rows = prop::collection::vec(prop::collection::vec(value(), 0..3), 0..3);
+    (prop::option::of(value()), list, rows, value(), any::<bool>()).prop_map(|(one, list, rows, quoted, is_list)| {
+        let mut fields = vec![format!(r#""k\"x":{quoted}"#)];
+        fields.extend(one.map(|one| format!(r#""v":{one}"#)));
+        let elements = list.iter().map(|value| match value {
+            Some(value) => format!(r#"{{"v":{value}}}"#),
+            None => "7".to_owned(),
+        });
+        let elements = elements.collect::<Vec<_>>().join(",");
+        fields.push(if is_list {
+            format!(r#""list":[{elements}]"#)
+        } else {
+            r#""list":{"v":3,"w":{"v":1}}"#.to_owned()
+        });
+        let rows = rows.iter().map(|row| format!("[{}]", row.join(",")));
+        fields.push(format!(r#""rows":[{}]"#, rows.collect::<Vec<_>>().join(",")));
+        format!("{{{}}}", fields.join(","))
+    })
+}
+
+fn metadata() -> impl Strategy<Value = String> {
+    let created = select(vec!["", "2026-03-14T08:00:00Z", "2026-03-14T09:00:00Z", "never"]);
+    let label = select(vec!["x", "y", "", "5", "07", "-3", "99999999999999999999"]);
+    let labels = prop::collection::btree_map(select(vec!["app", "a.io/tier", "n"]), label, 0..3);
+    let owner = prop::option::of((select(vec!["o1", "o2"]), any::<bool>()));
+    (created, labels, owner).prop_map(|(created, labels, owner)| {
+        let mut fields = vec![format!(r#""labels":{}"#, serde_json::to_string(&labels).unwrap())];
+        if !created.is_empty() {
+            fields.push(format!(r#""creationTimestamp":"{created}""#));
+        }
+        if let Some((uid, controls)) = owner {
+            let other = r#"{"uid":"o1"}"#;
+            fields.push(format!(r#""ownerReferences":[{other},{{"uid":"{uid}","controller":{controls}}}]"#));
+        }
+        fields.join(",")
+    })
+}
+
+fn objects() -> impl Strategy<Value = Vec<Object>> {
+    let one = (select(vec!["east", "west"]), select(vec!["", "a", "b"]), "[abB]{1,2}é?", 1..4_u64, metadata(), spec());
+    prop::collection::vec(one, 0..14).prop_map(|all| {
+        let mut objects: Vec<Object> = Vec::new();
+        for (at, (member, namespace, name, revision, metadata, spec)) in all.into_iter().enumerate() {
+            let uid = format!("u{at:02}");
+            let json = format!(r#"{{"kind":"Pod","metadata":{{"uid":"{uid}",{metadata}}},"spec":{spec}}}"#);
+            let object = Object { member, namespace, name, uid, revision, json };
+            if !objects.iter().any(|other| other.member == member && other.key() == object.key()) {
+                objects.push(object);
+            }
+        }
+        objects
+    })
+}
+
+fn path() -> impl Strategy<Value = FieldPath> {
+    let texts = [
+        "spec.v",
+        "spec.v[0]",
+        "spec.v.x",
+        "spec.list",
+        "spec.list[]",
+        "spec.list[].v",
+        "spec.list[1].v",
+        "spec.list.v",
+        "spec.rows[][]",
+        "spec.rows[0][]",
+        "spec.rows[]",
+        "spec['k\"x']",
+        "spec.none",
+        "metadata.labels['a.io/tier']",
+    ];
+    select(texts.to_vec()).prop_map(|text| FieldPath::parse(text).unwrap())
+}
+
+fn condition(values: &[&'static str]) -> impl Strategy<Value = Vec<Condition>> {
+    let operator = select(vec![Operator::In, Operator::NotIn, Operator::Exists, Operator::NotExists]);
+    let values = prop::collection::vec(select(values.to_vec()).prop_map(str::to_owned), 0..3);
+    let one = (operator, values).prop_map(|(operator, values)| Condition { operator, values });
+    prop::collection::vec(one, 0..2)
+}
+
+fn labels() -> impl Strategy<Value = LabelSelector> {
+    let terms = [
+        "app=x",
+        "app!=x",
+        "app in (x,y)",
+        "app notin (x,5)",
+        "app",
+        "!app",
+        "n>4",
+        "n<6",
+        "n>0",
+        "a.io/tier=",
+        "n=07",
+    ];
+    let one = prop::collection::vec(select(terms.to_vec()), 0..3);
+    one.prop_map(|terms| LabelSelector::parse(&terms.join(",")).unwrap())
+}
+
+fn term() -> impl Strategy<Value = FieldTerm> {
+    let operator =
+        select(vec![FieldOperator::In, FieldOperator::NotIn, FieldOperator::Exists, FieldOperator::NotExists]);
+    let value = select(vec!["", "a", "A", "é", "a\"b", "1", "3", "3.0", "3e0", "true", "-0.0", "100", "{}", "7"]);
+    let values = prop::collection::vec(value.prop_map(str::to_owned), 0..4);
+    (path(), operator, values).prop_map(|(path, operator, values)| FieldTerm { path, operator, values })
+}
+
+fn order() -> impl Strategy<Value = Order> {
+    use OrderField::{Cluster, Created, Kind, Name, Namespace, Revision, Uid};
+    let typed = select(vec![Cluster, Namespace, Name, Kind, Created, Revision, Uid]);
+    let field = prop_oneof![typed, path().prop_map(OrderField::Path)];
+    let one = (field, any::<bool>()).prop_map(|(field, descending)| OrderBy { field, descending });
+    prop::collection::vec(one, 0..4).prop_map(|fields| Order::new(fields).unwrap())
+}
+
+fn ordered() -> impl Strategy<Value = Ordered> {
+    prop_oneof![
+        Just(Ordered::Absent),
+        any::<bool>().prop_map(Ordered::Bool),
+        (-2_i64..10).prop_map(Ordered::Integer),
+        select(vec![-0.5, 3.0, 2.5, 1e30]).prop_map(Ordered::Number),
+        select(vec!["", "a", "east", "Pod.", "b"]).prop_map(|text| Ordered::Text(text.to_owned())),
+    ]
+}
+
+fn page() -> impl Strategy<Value = Page> {
+    let limit = prop::option::weighted(0.8, 1..5_usize);
+    (limit, 0..3_usize, any::<bool>(), prop::option::weighted(0.2, 0..7_usize)).prop_map(
+        |(limit, offset, with_continue, total)| Page {
+            limit,
+            offset,
+            with_continue,
+            with_remaining: true,
+            total,
+            after: None,
+        },
+    )
+}
+
+/// 2026-03-14T08:00:00Z, and an hour later.
+const HOUR: [i64; 2] = [1_773_475_200_000_000, 1_773_478_800_000_000];
+
+fn query() -> impl Strategy<Value = Query> {
+    let time = || prop::option::weighted(0.2, select(vec![HOUR[0], HOUR[0] + 1, HOUR[1]]));
+    let created = (time(), time()).prop_map(|(since, before)| Created { since, before });
+    let fuzzy = prop::collection::vec(select(vec!["", "a", "B", "b", "é", "É"]).prop_map(str::to_owned), 0..2);
+    let texts = (condition(&["east", "west", "north"]), condition(&["a", "b", ""]), condition(&["a", "b", "ab"]));
+    let fields = prop::collection::vec(term(), 0..2);
+    let made_up = prop::option::weighted(0.2, prop::collection::vec(ordered(), 8));
+    (texts, fuzzy, created, labels(), fields, order(), page(), made_up).prop_map(
+        |((clusters, namespaces, names), fuzzy, created, labels, fields, order, mut page, made_up)| {
+            // A place that nobody gave out.
+            page.after = made_up.map(|mut key| {
+                key.truncate(order.fields().len());
+                Position::behind(&order, key, 0)
+            });
+            let labels = labels.into_requirements();
+            Query { clusters, namespaces, names, fuzzy, created, labels, fields, order, page, ..Query::default() }
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// Every page of every query.
+    #[test]
+    fn both_evaluators_give_the_same_rows_in_the_same_order_and_pages(
+        objects in objects(),
+        queries in prop::collection::vec(query(), 1..8),
+        members in prop::option::of(prop::collection::vec(select(vec!["east", "west"]), 0..2)),
+        namespace in select(vec!["", "", "a"]),
+        owners in prop::option::weighted(0.3, prop::collection::hash_set(select(vec!["o1", "o2"]).prop_map(str::to_owned), 0..3)),
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let file = file(directory.path(), &objects);
+        let (gvr, owners): (_, Option<HashSet<String>>) = (gvr(), owners);
+        let (members, owners) = (members.as_deref(), owners.as_ref());
+        let of = Selection { gvr: &gvr, kind: "Pod", members, namespace, owners, state: State::Living };
+        for mut query in queries {
+            loop {
+                let (expected, found) = (in_memory(&objects, &query, &of), in_sql(&file, &objects, &query, &of));
+                prop_assert_eq!(&found, &expected, "{:?}", query);
+                let Some(next) = expected.next else { break };
+                query.page.offset = 0;
+                query.page.after = Some(next);
+            }
+        }
+    }
+}
