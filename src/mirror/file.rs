@@ -361,6 +361,17 @@ impl File {
         })
     }
 
+    pub(super) fn kinds(&self) -> Result<Vec<Gvr>, SqlError> {
+        self.database.read(|sql| {
+            let mut all = sql.prepare("SELECT DISTINCT \"group\", version, resource FROM feeds")?;
+            let kind = |row: &Row<'_>| {
+                let [group, version, resource] = [row.get::<_, String>(0)?, row.get(1)?, row.get(2)?];
+                Ok(Gvr::new(&group, &version, &resource))
+            };
+            all.query_map([], kind)?.collect()
+        })
+    }
+
     pub(super) fn catalogs(&self) -> Result<Vec<KeptCatalog>, SqlError> {
         let all: Vec<Option<KeptCatalog>> = self.database.read(|sql| {
             let mut all = sql.prepare("SELECT member, cluster_uid, catalog FROM catalogs")?;

@@ -246,6 +246,12 @@ impl Mirror {
         self.noted(found)
     }
 
+    /// The kinds of which something is kept.
+    pub fn kinds(&self) -> Vec<Gvr> {
+        let Ok(file) = self.file() else { return Vec::new() };
+        file.kinds().map_err(|error| self.failed(&error.into())).unwrap_or_default()
+    }
+
     /// What the members served.
     pub fn catalogs(&self) -> Vec<KeptCatalog> {
         let Ok(file) = self.file() else { return Vec::new() };

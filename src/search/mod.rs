@@ -26,7 +26,7 @@ pub use self::{
     facts::Facts,
     fields::{FieldOperator, FieldTerm},
     order::{Order, OrderBy, OrderField, Value},
-    page::{Page, Position, Ranked, Top},
+    page::{Page, Paged, Position, Ranked, Top},
     parameters::{Parameters, is_search_label, searches},
     paths::{GROUP, PathOf, VERSION},
     query::{Condition, Created, GroupResource, Owner, OwnerBy, Owners, Query},

@@ -21,6 +21,8 @@ pub enum OrderField {
     Kind,
     /// `metadata.creationTimestamp`, a time.
     Created,
+    /// When it was deleted, a time; of what exists 0.
+    Deleted,
     /// The row's revision, a number.
     Revision,
     /// The UID.
@@ -130,6 +132,7 @@ impl OrderField {
             "name" | "metadata.name" => Self::Name,
             "kind" => Self::Kind,
             "created_at" | "creationTimestamp" | "metadata.creationTimestamp" => Self::Created,
+            "deleted_at" => Self::Deleted,
             "resource_version" | "resourceVersion" | "metadata.resourceVersion" => Self::Revision,
             "uid" | "metadata.uid" => Self::Uid,
             _ => {
@@ -163,6 +166,7 @@ impl OrderField {
             Self::Kind => Value::Text(format!("{}.{}", facts.kind, facts.group)),
             Self::Uid => text(facts.uid),
             Self::Revision => i64::try_from(facts.revision).map_or(Value::Absent, Value::Integer),
+            Self::Deleted => Value::Integer(facts.deleted_us),
             Self::Created => {
                 facts.created(json).and_then(|text| time::of_object(&text)).map_or(Value::Absent, Value::Integer)
             }

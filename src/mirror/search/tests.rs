@@ -7,7 +7,7 @@ use kubefold_wire::{
     resource::Gvr,
     selector::{FieldPath, LabelSelector, Operator},
 };
-use proptest::{prelude::*, sample::select};
+use proptest::{prelude::*, sample::select, test_runner::TestRunner};
 
 use super::*;
 use crate::{
@@ -16,8 +16,8 @@ use crate::{
         file::{digest_of, signed},
     },
     search::{
-        Condition, Created, Facts, FieldOperator, FieldTerm, Order, OrderBy, OrderField, Page, Position, Top,
-        Value as Ordered, sql::State,
+        Condition, Created, Facts, FieldOperator, FieldTerm, Order, OrderBy, OrderField, Page, Paged, Position, Top,
+        Value as Ordered, sql::Indexed,
     },
 };
 
@@ -47,6 +47,7 @@ impl Object {
             group: "",
             labels: Facts::labels_of(&self.json),
             revision: self.revision,
+            deleted_us: 0,
         }
     }
 }
@@ -88,7 +89,7 @@ fn file(directory: &Path, objects: &[Object]) -> File {
     file
 }
 
-/// One page: UIDs, how many rows follow, and whether a next page begins.
+/// One page: UIDs, how many rows follow, and where a next page begins.
 #[derive(Debug, PartialEq)]
 struct Seen {
     uids: Vec<String>,
@@ -99,8 +100,7 @@ struct Seen {
 /// As `crate::read::search` walks a snapshot.
 fn in_memory(objects: &[Object], query: &Query, of: &Selection<'_>) -> Seen {
     let (page, order) = (&query.page, &query.order);
-    let size = page.size();
-    let mut top = Top::new(order, size.map(|size| size + page.offset));
+    let mut top = Top::new(order, page.room());
     for object in objects {
         let facts = object.facts();
         let is_seen = of.members.is_none_or(|members| members.contains(&object.member))
@@ -113,19 +113,12 @@ fn in_memory(objects: &[Object], query: &Query, of: &Selection<'_>) -> Seen {
             top.offer(&facts, &object.json, || object.uid.clone());
         }
     }
-    let seen = top.seen();
-    let mut rows = top.into_rows();
-    rows.drain(..page.offset.min(rows.len()));
-    rows.truncate(size.unwrap_or(usize::MAX));
-    let remaining = seen - (page.offset as u64).min(seen) - rows.len() as u64;
-    let given = page.after.as_ref().map_or(0, Position::given) + rows.len();
-    let goes_on = remaining > 0 && page.may_go_on(rows.len());
-    let next = rows.last().filter(|_| goes_on).map(|last| Position::behind(order, last.key.clone(), given));
-    Seen { uids: rows.into_iter().map(|ranked| ranked.row).collect(), remaining, next }
+    let Paged { rows: uids, next, remaining } = top.into_page(page);
+    Seen { uids, remaining, next }
 }
 
-fn in_sql(file: &File, objects: &[Object], query: &Query, of: &Selection<'_>) -> Seen {
-    let FoundPage { objects: found, goes_on, remaining } = file.search(query, of).unwrap();
+fn in_sql(found: FoundPage, objects: &[Object], query: &Query) -> Seen {
+    let FoundPage { objects: found, goes_on, remaining } = found;
     assert!(!query.page.with_remaining || query.page.size() == Some(0) || goes_on == (remaining > 0));
     let given = query.page.after.as_ref().map_or(0, Position::given) + found.len();
     let last = found.last().filter(|_| goes_on && query.page.may_go_on(found.len()));
@@ -287,8 +280,8 @@ fn term() -> impl Strategy<Value = FieldTerm> {
 }
 
 fn order() -> impl Strategy<Value = Order> {
-    use OrderField::{Cluster, Created, Kind, Name, Namespace, Revision, Uid};
-    let typed = select(vec![Cluster, Namespace, Name, Kind, Created, Revision, Uid]);
+    use OrderField::{Cluster, Created, Deleted, Kind, Name, Namespace, Revision, Uid};
+    let typed = select(vec![Cluster, Namespace, Name, Kind, Created, Deleted, Revision, Uid]);
     let field = prop_oneof![typed, path().prop_map(OrderField::Path)];
     let one = (field, any::<bool>()).prop_map(|(field, descending)| OrderBy { field, descending });
     prop::collection::vec(one, 0..4).prop_map(|fields| Order::new(fields).unwrap())
@@ -341,30 +334,135 @@ fn query() -> impl Strategy<Value = Query> {
     )
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Every page of every query.
-    #[test]
-    fn both_evaluators_give_the_same_rows_in_the_same_order_and_pages(
-        objects in objects(),
-        queries in prop::collection::vec(query(), 1..8),
-        members in prop::option::of(prop::collection::vec(select(vec!["east", "west"]), 0..2)),
-        namespace in select(vec!["", "", "a"]),
-        owners in prop::option::weighted(0.3, prop::collection::hash_set(select(vec!["o1", "o2"]).prop_map(str::to_owned), 0..3)),
-    ) {
-        let directory = tempfile::tempdir().unwrap();
-        let file = file(directory.path(), &objects);
-        let (gvr, owners): (_, Option<HashSet<String>>) = (gvr(), owners);
-        let (members, owners) = (members.as_deref(), owners.as_ref());
-        let of = Selection { gvr: &gvr, kind: "Pod", members, namespace, owners, state: State::Living };
-        for mut query in queries {
+/// What is asked of the objects of one file, and how.
+#[derive(Debug)]
+struct Asked {
+    objects: Vec<Object>,
+    queries: Vec<Query>,
+    members: Option<Vec<&'static str>>,
+    namespace: &'static str,
+    owners: Option<HashSet<String>>,
+}
+
+fn asked() -> impl Strategy<Value = Asked> {
+    let members = prop::option::of(prop::collection::vec(select(vec!["east", "west"]), 0..2));
+    let owner = select(vec!["o1", "o2"]).prop_map(str::to_owned);
+    let owners = prop::option::weighted(0.3, prop::collection::hash_set(owner, 0..3));
+    let queries = prop::collection::vec(query(), 1..8);
+    (objects(), queries, members, select(vec!["", "", "a"]), owners).prop_map(
+        |(objects, queries, members, namespace, owners)| Asked { objects, queries, members, namespace, owners },
+    )
+}
+
+impl Asked {
+    /// Asks for every page of every query.
+    fn agrees(self, mut search: impl FnMut(&Query, &Selection<'_>) -> FoundPage) -> Result<(), TestCaseError> {
+        let gvr = gvr();
+        let (members, namespace, owners) = (self.members.as_deref(), self.namespace, self.owners.as_ref());
+        let of = Selection { gvr: &gvr, kind: "Pod", members, namespace, owners };
+        for mut query in self.queries {
             loop {
-                let (expected, found) = (in_memory(&objects, &query, &of), in_sql(&file, &objects, &query, &of));
+                let expected = in_memory(&self.objects, &query, &of);
+                let found = in_sql(search(&query, &of), &self.objects, &query);
                 prop_assert_eq!(&found, &expected, "{:?}", query);
                 let Some(next) = expected.next else { break };
                 query.page.offset = 0;
                 query.page.after = Some(next);
             }
         }
+        Ok(())
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn both_evaluators_give_the_same_rows_in_the_same_order_and_pages(asked in asked()) {
+        let directory = tempfile::tempdir().unwrap();
+        let file = file(directory.path(), &asked.objects);
+        asked.agrees(|query, of| file.search(query, of).unwrap())?;
+    }
+}
+
+/// The tables as PostgreSQL has them.
+const POSTGRES: &str = r#"
+CREATE TABLE feeds (id BIGINT, "group" TEXT, version TEXT, resource TEXT, member TEXT, revision BIGINT);
+INSERT INTO feeds VALUES (1, '', 'v1', 'pods', 'east', 7), (2, '', 'v1', 'pods', 'west', 7);
+CREATE TABLE objects (id BIGINT, feed BIGINT, key TEXT, uid TEXT, revision BIGINT, digest BIGINT, document BYTEA,
+    deleted_us BIGINT, namespace TEXT, name TEXT, created_us BIGINT, owner TEXT);
+CREATE TABLE labels (object BIGINT, key TEXT, value TEXT, number BIGINT, PRIMARY KEY (object, key));
+"#;
+
+fn fill(client: &mut postgres::Client, objects: &[Object]) {
+    client.batch_execute("TRUNCATE objects, labels").unwrap();
+    for (at, object) in (1_i64..).zip(objects) {
+        let feed = if object.member == "east" { 1_i64 } else { 2 };
+        let Indexed { created_us, owner, labels } = Indexed::of(&object.json);
+        let statement = "INSERT INTO objects VALUES ($1, $2, $3, $4, $5, 0, $6, 0, $7, $8, $9, $10)";
+        let (key, revision, document) = (object.key(), signed(object.revision), object.json.as_bytes());
+        let (namespace, name) = (object.namespace, &object.name);
+        client
+            .execute(
+                statement,
+                &[&at, &feed, &key, &object.uid, &revision, &document, &namespace, &name, &created_us, &owner],
+            )
+            .unwrap();
+        for label in labels {
+            let statement = "INSERT INTO labels VALUES ($1, $2, $3, $4)";
+            client.execute(statement, &[&at, &label.key, &label.value, &label.number]).unwrap();
+        }
+    }
+}
+
+/// Asks a statement with numbered parameters, which PostgreSQL writes with a dollar sign.
+fn asked_of(client: &mut postgres::Client, statement: &Statement) -> Vec<postgres::Row> {
+    use postgres::types::ToSql;
+    let values: Vec<Box<dyn ToSql + Sync>> = statement
+        .parameters
+        .iter()
+        .map(|parameter| -> Box<dyn ToSql + Sync> {
+            match parameter.clone() {
+                Parameter::Text(text) => Box::new(text),
+                Parameter::Integer(whole) => Box::new(whole),
+                Parameter::Number(number) => Box::new(number),
+            }
+        })
+        .collect();
+    let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| &**value).collect();
+    let text = statement.text.replace('?', "$");
+    client.query(&text, &values).unwrap_or_else(|error| panic!("{error}: {text}: {:?}", statement.parameters))
+}
+
+fn in_postgres(client: &mut postgres::Client, query: &Query, of: &Selection<'_>) -> FoundPage {
+    let rows = asked_of(client, &query.page_statement(of, Dialect::Postgres));
+    let count: i64 = asked_of(client, &query.count_statement(of, Dialect::Postgres))[0].get(0);
+    let size = query.page.size().unwrap_or(usize::MAX);
+    let objects: Vec<FoundObject> = rows
+        .iter()
+        .take(size)
+        .map(|row| FoundObject {
+            member: MemberName::new(row.get(0)).unwrap(),
+            key: row.get(1),
+            uid: row.get(2),
+            revision: unsigned(row.get(3)),
+            deleted_us: row.get(4),
+            document: String::from_utf8(row.get(6)).unwrap(),
+        })
+        .collect();
+    let remaining = unsigned(count).saturating_sub((query.page.offset + objects.len()) as u64);
+    FoundPage { objects, goes_on: rows.len() > size, remaining }
+}
+
+#[test]
+fn postgresql_gives_the_same_rows_in_the_same_order_and_pages() {
+    let server = testbed::PostgresServer::start();
+    let mut client = postgres::Client::connect(&server.schema("search"), postgres::NoTls).unwrap();
+    client.batch_execute(POSTGRES).unwrap();
+    let client = std::cell::RefCell::new(client);
+    let mut runner = TestRunner::new(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() });
+    let all = runner.run(&asked(), |asked| {
+        fill(&mut client.borrow_mut(), &asked.objects);
+        asked.agrees(|query, of| in_postgres(&mut client.borrow_mut(), query, of))
+    });
+    all.unwrap_or_else(|error| panic!("{error}"));
 }

@@ -21,6 +21,6 @@ mod text;
 pub use self::{
     dialect::Dialect,
     indexed::{Indexed, Label},
-    select::{Selection, State},
+    select::Selection,
     text::{Parameter, Statement},
 };

@@ -39,6 +39,7 @@ fn fields(order: &Order) -> impl Iterator<Item = Option<Compared<'_>>> {
             OrderField::Namespace => vec![Part::Text("o.namespace")],
             OrderField::Name => vec![Part::Text("o.name")],
             OrderField::Uid => vec![Part::Text("o.uid")],
+            OrderField::Deleted => vec![Part::Column("o.deleted_us")],
             OrderField::Revision => vec![Part::Column("o.revision")],
             OrderField::Created => vec![Part::Column(CREATED_RANK), Part::Column(CREATED)],
             OrderField::Path(path) => [Of::Rank, Of::Number, Of::Text].map(|of| Part::Path(path, of)).into(),
@@ -82,8 +83,8 @@ pub(super) fn behind(out: &mut Writer, order: &Order, place: &Position, kind: &V
         let fixed = match (&by.field, value) {
             (OrderField::Kind, value) => Some(kind.compare(value)),
             (OrderField::Created | OrderField::Path(_), _)
-            | (OrderField::Revision, Value::Integer(_) | Value::Number(_)) => None,
-            (OrderField::Revision, value) => Some(Value::Integer(0).compare(value)),
+            | (OrderField::Revision | OrderField::Deleted, Value::Integer(_) | Value::Number(_)) => None,
+            (OrderField::Revision | OrderField::Deleted, value) => Some(Value::Integer(0).compare(value)),
             (_, Value::Text(_)) => None,
             (_, value) => Some(Value::Text(String::new()).compare(value)),
         };

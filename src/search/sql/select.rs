@@ -25,17 +25,6 @@ pub struct Selection<'a> {
     pub namespace: &'a str,
     /// Who has to control what is found.
     pub owners: Owners<'a>,
-    /// Objects that exist, or what was deleted.
-    pub state: State,
-}
-
-/// Whether the objects that are looked for exist.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// They do. `since` and `before` are about when they were created.
-    Living,
-    /// They were deleted. `since` and `before` are about when that was.
-    Deleted,
 }
 
 /// Tables and their names in every statement.
@@ -82,16 +71,13 @@ impl Query {
         if let Some(members) = of.members {
             out.push(" AND f.member").among(members);
         }
-        let time = match of.state {
-            State::Living => {
-                // What is there of a feed without a revision is of several moments.
-                out.push(" AND f.revision > 0 AND o.deleted_us = 0");
-                "o.created_us"
-            }
-            State::Deleted => {
-                out.push(" AND o.deleted_us > 0");
-                "o.deleted_us"
-            }
+        let time = if self.deleted {
+            out.push(" AND o.deleted_us > 0");
+            "o.deleted_us"
+        } else {
+            // What is there of a feed without a revision is of several moments.
+            out.push(" AND f.revision > 0 AND o.deleted_us = 0");
+            "o.created_us"
         };
         if !of.namespace.is_empty() {
             out.push(" AND o.namespace = ").bind_text(of.namespace);
