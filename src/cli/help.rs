@@ -180,6 +180,7 @@ pub(super) const SEARCH: &str = "\
 Examples:
   kubefold search 'image=nginx:1.19' --kind pods --owner deployment/web --since 2h
   kubefold search web --kind deployments,statefulsets --order-by .spec.replicas:desc --limit 20
+  kubefold search --deleted --since 2h -n shop
   kubefold search '.status.phase notin (Running,Succeeded)' -n shop --watch
 
 A word without an operator is looked for in names; image, phase and node stand for the fields of the kind, and every other

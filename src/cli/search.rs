@@ -48,7 +48,12 @@ pub(super) struct Search {
     /// Created before this time.
     #[arg(long, value_name = "TIME")]
     before: Option<String>,
-    /// By what to order: `cluster`, `namespace`, `name`, `kind`, `created_at` or a path; `:desc` turns one round. May be repeated.
+    /// What was deleted, as it was last; `--since` and `--before` are about when that was. kubefold keeps it for as long as
+    /// `mirror.keepDeleted` of its `clusters.yaml` says.
+    #[arg(long, conflicts_with = "watch")]
+    deleted: bool,
+    /// By what to order: `cluster`, `namespace`, `name`, `kind`, `created_at`, `deleted_at` or a path; `:desc` turns one round. May
+    /// be repeated. With `--deleted`, what was deleted last comes first by default.
     #[arg(long, value_name = "FIELD", value_delimiter = ',')]
     order_by: Vec<String>,
     /// So many objects at most. Default: all.
@@ -178,7 +183,13 @@ impl Search {
         several(&mut query, "fieldSelector", &fields);
         several(&mut query, "clusters", &self.member);
         several(&mut query, "namespaces", &self.namespace);
-        let order: Vec<String> = self.order_by.iter().map(|field| field.replace(':', " ")).collect();
+        let mut order: Vec<String> = self.order_by.iter().map(|field| field.replace(':', " ")).collect();
+        if self.deleted {
+            query.append_pair("deleted", "true");
+            if order.is_empty() {
+                order.push("deleted_at desc".to_owned());
+            }
+        }
         several(&mut query, "orderby", &order);
         for (name, value) in [("labelSelector", &self.selector), ("since", &self.since), ("before", &self.before)] {
             if let Some(value) = value {
@@ -245,6 +256,9 @@ impl Search {
         if is_namespaced {
             head.insert(0, "NAMESPACE".to_owned());
         }
+        if self.deleted {
+            head.push("DELETED".to_owned());
+        }
         let body = rows.iter().map(|row| {
             let cell = |at: &usize| match &row["cells"][*at] {
                 Value::String(text) => text.clone(),
@@ -254,6 +268,10 @@ impl Search {
             let mut cells: Vec<String> = shown.iter().map(cell).collect();
             if is_namespaced {
                 cells.insert(0, namespace(row));
+            }
+            if self.deleted {
+                let at = &row["object"]["metadata"]["annotations"]["kubefold.io/deleted-at"];
+                cells.push(at.as_str().unwrap_or_default().to_owned());
             }
             cells
         });

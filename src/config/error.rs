@@ -183,6 +183,8 @@ pub enum Problem {
     Resource { resource: String },
     #[error("\"maxBytes: {value}\" is not a quantity of at least 1Mi; write it like \"4Gi\"")]
     MirrorBytes { value: String },
+    #[error("\"keepDeleted: {value}\" is not a duration from 1m to 8760h; write it like \"168h\"")]
+    KeepDeleted { value: String },
     #[error("the group \"{group}\" is kubefold's own, which is always served; remove it")]
     OwnGroup { group: String },
 }

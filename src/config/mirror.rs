@@ -1,10 +1,13 @@
 //! What is kept of members' objects over a restart.
 
+use std::time::Duration;
+
 use serde_saphyr::Spanned;
 
 use crate::config::{
     Problem,
     checked::{Checked, fault},
+    duration,
     raw::RawMirror,
 };
 use kubefold_wire::{names::is_dns_subdomain, quantity::Quantity, resource::Gvr};
@@ -13,6 +16,9 @@ use kubefold_wire::{names::is_dns_subdomain, quantity::Quantity, resource::Gvr};
 const BYTES_MAX_DEFAULT: u64 = 4 << 30;
 /// A smaller file could not hold the objects that every cluster has. Units: bytes.
 const BYTES_MAX_LEAST: u64 = 1 << 20;
+/// What was deleted is looked through each minute.
+const KEEP_DELETED_LEAST: Duration = Duration::from_mins(1);
+const KEEP_DELETED_MOST: Duration = Duration::from_hours(365 * 24);
 
 /// What is kept of members' objects over a restart, and how much.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,11 +29,13 @@ pub struct MirrorConfig {
     pub exclude: Vec<ResourcePattern>,
     /// The file has no more than this. Units: bytes.
     pub bytes_max: u64,
+    /// What is deleted is kept for so long; absent where it is not kept at all.
+    pub keep_deleted: Option<Duration>,
 }
 
 impl Default for MirrorConfig {
     fn default() -> Self {
-        Self { enabled: true, exclude: Vec::new(), bytes_max: BYTES_MAX_DEFAULT }
+        Self { enabled: true, exclude: Vec::new(), bytes_max: BYTES_MAX_DEFAULT, keep_deleted: None }
     }
 }
 
@@ -71,7 +79,15 @@ pub(super) fn mirror(raw: Option<&Spanned<RawMirror>>) -> Checked<MirrorConfig> 
         enabled: raw.enabled.unwrap_or(true),
         exclude: raw.exclude.iter().map(pattern).collect::<Checked<_>>()?,
         bytes_max: raw.max_bytes.as_ref().map(bytes_max).transpose()?.unwrap_or(BYTES_MAX_DEFAULT),
+        keep_deleted: raw.keep_deleted.as_ref().map(keep_deleted).transpose()?,
     })
+}
+
+fn keep_deleted(at: &Spanned<String>) -> Checked<Duration> {
+    match duration::parse(&at.value).filter(|keep| (KEEP_DELETED_LEAST..=KEEP_DELETED_MOST).contains(keep)) {
+        Some(keep) => Ok(keep),
+        None => fault(at, Problem::KeepDeleted { value: at.value.clone() }),
+    }
 }
 
 fn bytes_max(at: &Spanned<String>) -> Checked<u64> {

@@ -121,6 +121,10 @@ pub(super) struct RawMirror {
     /// How large the file may become, at least `1Mi`. What has no room is not kept. Default: `4Gi`.
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(super) max_bytes: Option<Spanned<String>>,
+    /// How long deleted objects are kept, for searches with `deleted=true` alone: a Go duration from `1m` to `8760h`, such as `168h`.
+    /// They have a quarter of `maxBytes`; the oldest go first. Secrets are never kept so. Default: they are not kept.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    pub(super) keep_deleted: Option<Spanned<String>>,
 }
 
 /// The host cluster, whose kube-aggregator serves groups of this fleet (docs/aggregation.md). Exactly one of `kubeconfig` and

@@ -18,15 +18,17 @@ use tokio::time::Instant;
 use crate::{
     config::MemberName,
     mirror::{
+        deleted::bury,
         figures::Counted,
         kind::{MirrorError, MirroredKind, is_secret},
     },
-    store::{Changes, MemberDocument, Position},
+    store::{Changes, MemberDocument, Position, unix_micros},
 };
 use kubefold_wire::resource::Gvr;
 
 /// A feed whose revision is 0 has objects of several moments, and counts for nothing.
-pub(super) const MIGRATIONS: [&str; 1] = ["
+pub(super) const MIGRATIONS: [&str; 2] = [
+    "
 CREATE TABLE feeds (
     id INTEGER PRIMARY KEY,
     \"group\" TEXT NOT NULL,
@@ -55,7 +57,39 @@ CREATE TABLE catalogs (
     catalog TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE key_proof (id INTEGER PRIMARY KEY CHECK (id = 1), proof BLOB NOT NULL) STRICT;
-"];
+",
+    "
+CREATE TABLE rows (
+    id INTEGER PRIMARY KEY,
+    feed INTEGER NOT NULL REFERENCES feeds (id) ON DELETE CASCADE,
+    key TEXT NOT NULL,
+    uid TEXT NOT NULL,
+    revision INTEGER NOT NULL,
+    digest INTEGER NOT NULL,
+    document BLOB NOT NULL,
+    deleted_us INTEGER NOT NULL DEFAULT 0,
+    namespace TEXT,
+    name TEXT,
+    created_us INTEGER,
+    owner TEXT,
+    UNIQUE (feed, key, deleted_us)
+) STRICT;
+INSERT INTO rows (id, feed, key, uid, revision, digest, document)
+    SELECT id, feed, key, '', revision, digest, document FROM objects;
+DROP TABLE objects;
+ALTER TABLE rows RENAME TO objects;
+CREATE INDEX objects_deleted ON objects (deleted_us) WHERE deleted_us > 0;
+CREATE INDEX objects_owner ON objects (owner) WHERE owner IS NOT NULL;
+CREATE TABLE labels (
+    object INTEGER NOT NULL REFERENCES objects (id) ON DELETE CASCADE,
+    key TEXT NOT NULL,
+    value TEXT NOT NULL,
+    number INTEGER,
+    PRIMARY KEY (object, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX labels_value ON labels (key, value, object);
+",
+];
 /// Objects that are read at once.
 const PAGE_OBJECTS: i64 = 512;
 /// Bytes of documents that one transaction writes of a whole feed.
@@ -99,24 +133,27 @@ pub struct KeptCatalog {
 
 /// The open database.
 pub(super) struct File {
-    database: Database,
+    pub(super) database: Database,
     key: Option<Arc<StateKey>>,
+    /// What is deleted is kept, of kinds that are not encrypted.
+    keeps_deleted: bool,
     counted_at: Mutex<Option<Instant>>,
 }
 
-/// A row to be written.
-struct Written {
-    key: String,
-    revision: i64,
-    digest: i64,
-    document: Vec<u8>,
+/// A row as it is kept.
+pub(super) struct Written {
+    pub(super) key: String,
+    pub(super) uid: String,
+    pub(super) revision: i64,
+    pub(super) digest: i64,
+    pub(super) document: Vec<u8>,
 }
 
 impl File {
     /// Opens the database, or begins one.
-    pub(super) fn open(path: &Path, key: Option<StateKey>) -> Result<Self, OpenError> {
+    pub(super) fn open(path: &Path, key: Option<StateKey>, keeps_deleted: bool) -> Result<Self, OpenError> {
         let database = Database::open(path, &MIGRATIONS)?;
-        Ok(Self { database, key: key.map(Arc::new), counted_at: Mutex::default() })
+        Ok(Self { database, key: key.map(Arc::new), keeps_deleted, counted_at: Mutex::default() })
     }
 
     /// Bounds its size, and forgets what another key encrypted.
@@ -130,7 +167,12 @@ impl File {
         self.write(move |sql| prove(sql, key.as_deref()))
     }
 
-    fn write<T: Send + 'static>(
+    /// When what is deleted of a kind now is noted to be. `None`: it is not kept.
+    fn deleted_at(&self, feed: &MirroredKind) -> Option<i64> {
+        (self.keeps_deleted && !is_secret(&feed.gvr)).then(|| signed(unix_micros()))
+    }
+
+    pub(super) fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> SqlResult<T> + Send + 'static,
     ) -> Result<T, SqlError> {
@@ -179,17 +221,19 @@ impl File {
         let rows: Vec<Written> = self.database.read(|sql| {
             let Some(id) = id_of(sql, feed)? else { return Ok(Vec::new()) };
             let mut page = sql.prepare_cached(
-                "SELECT key, revision, digest, document FROM objects WHERE feed = ?1 AND key > ?2 ORDER BY key LIMIT ?3",
+                "SELECT key, uid, revision, digest, document FROM objects
+                 WHERE feed = ?1 AND key > ?2 AND deleted_us = 0 ORDER BY key LIMIT ?3",
             )?;
             let row = |row: &Row<'_>| {
-                Ok(Written { key: row.get(0)?, revision: row.get(1)?, digest: row.get(2)?, document: row.get(3)? })
+                let (key, uid, revision) = (row.get(0)?, row.get(1)?, row.get(2)?);
+                Ok(Written { key, uid, revision, digest: row.get(3)?, document: row.get(4)? })
             };
             page.query_map(params![id, after, PAGE_OBJECTS], row)?.collect()
         })?;
         rows.into_iter().map(|row| self.opened(feed, row)).collect()
     }
 
-    fn opened(&self, feed: &MirroredKind, row: Written) -> Result<KeptObject, MirrorError> {
+    pub(super) fn opened(&self, feed: &MirroredKind, row: Written) -> Result<KeptObject, MirrorError> {
         let Written { key, digest, document, .. } = row;
         let document = match &self.key {
             Some(state_key) if is_secret(&feed.gvr) => state_key.open(&place(feed, &key), &document).ok(),
@@ -209,6 +253,7 @@ impl File {
     pub(super) fn keep(&self, feed: &MirroredKind, changes: Changes) -> Result<bool, SqlError> {
         let Changes { position, objects, .. } = changes;
         let (feed, key) = (feed.clone(), self.key.clone());
+        let deleted_at = self.deleted_at(&feed);
         self.write(move |sql| {
             if !is_complete(sql, &feed)? {
                 return Ok(false);
@@ -218,6 +263,10 @@ impl File {
             let mut put = sql.prepare_cached(PUT)?;
             let mut text = Vec::new();
             for (own_key, document) in objects {
+                if let Some(at) = deleted_at {
+                    let uid = document.as_ref().map(MemberDocument::uid).unwrap_or_default();
+                    bury(sql, id, &own_key, uid, at)?;
+                }
                 match document {
                     None => drop(gone.execute(params![id, own_key])?),
                     Some(document) => {
@@ -261,7 +310,8 @@ impl File {
     fn held(&self, feed: &MirroredKind) -> Result<HashMap<String, (i64, i64)>, SqlError> {
         self.database.read(|sql| {
             let Some(id) = id_of(sql, feed)? else { return Ok(HashMap::new()) };
-            let mut rows = sql.prepare_cached("SELECT key, revision, digest FROM objects WHERE feed = ?1")?;
+            let mut rows =
+                sql.prepare_cached("SELECT key, revision, digest FROM objects WHERE feed = ?1 AND deleted_us = 0")?;
             rows.query_map([id], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))?.collect()
         })
     }
@@ -276,9 +326,14 @@ impl File {
         gone: Vec<String>,
     ) -> Result<(), SqlError> {
         let (feed, position, key) = (feed.clone(), position.clone(), self.key.clone());
+        let deleted_at = self.deleted_at(&feed);
         self.write(move |sql| {
             let id = place_feed(sql, &feed, &position, revision)?;
             let mut put = sql.prepare_cached(PUT)?;
+            if let Some(at) = deleted_at {
+                rows.iter().try_for_each(|row| bury(sql, id, &row.key, &row.uid, at))?;
+                gone.iter().try_for_each(|own_key| bury(sql, id, own_key, "", at))?;
+            }
             for row in rows {
                 execute(&mut put, id, &feed, key.as_deref(), row)?;
             }
@@ -303,6 +358,17 @@ impl File {
         self.write(move |sql| {
             let Some(id) = id_of(sql, &feed)? else { return Ok(()) };
             sql.execute("DELETE FROM feeds WHERE id = ?1", [id]).map(|_| ())
+        })
+    }
+
+    pub(super) fn kinds(&self) -> Result<Vec<Gvr>, SqlError> {
+        self.database.read(|sql| {
+            let mut all = sql.prepare("SELECT DISTINCT \"group\", version, resource FROM feeds")?;
+            let kind = |row: &Row<'_>| {
+                let [group, version, resource] = [row.get::<_, String>(0)?, row.get(1)?, row.get(2)?];
+                Ok(Gvr::new(&group, &version, &resource))
+            };
+            all.query_map([], kind)?.collect()
         })
     }
 
@@ -340,7 +406,7 @@ impl File {
             let number = |statement: &str| sql.query_row(statement, [], |row| row.get::<_, i64>(0)).map(unsigned);
             let pages = number("SELECT page_count FROM pragma_page_count")?;
             let bytes = pages * number("SELECT page_size FROM pragma_page_size")?;
-            Ok(Counted { rows: number("SELECT count(*) FROM objects")?, bytes })
+            Ok(Counted { rows: number("SELECT count(*) FROM objects WHERE deleted_us = 0")?, bytes })
         };
         let counted = self.database.read(count).ok()?;
         *counted_at = Some(Instant::now());
@@ -369,12 +435,14 @@ fn prove(sql: &Connection, key: Option<&StateKey>) -> SqlResult<()> {
     Ok(())
 }
 
-const PUT: &str = "INSERT INTO objects (feed, key, revision, digest, document) VALUES (?1, ?2, ?3, ?4, ?5)
-    ON CONFLICT (feed, key) DO UPDATE SET revision = excluded.revision, digest = excluded.digest, document = excluded.document";
-const DELETE: &str = "DELETE FROM objects WHERE feed = ?1 AND key = ?2";
+const PUT: &str = "INSERT INTO objects (feed, key, uid, revision, digest, document) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+    ON CONFLICT (feed, key, deleted_us) DO UPDATE SET uid = excluded.uid, revision = excluded.revision,
+        digest = excluded.digest, document = excluded.document";
+const DELETE: &str = "DELETE FROM objects WHERE feed = ?1 AND key = ?2 AND deleted_us = 0";
 
 fn written(key: String, of: &MemberDocument, document: Vec<u8>) -> Written {
-    Written { key, revision: signed(of.revision()), digest: digest_of(&document), document }
+    let (uid, revision) = (of.uid().to_owned(), signed(of.revision()));
+    Written { key, uid, revision, digest: digest_of(&document), document }
 }
 
 /// Writes a row, encrypted if its kind asks for that. Gives the memory of its document back.
@@ -385,12 +453,12 @@ fn execute(
     key: Option<&StateKey>,
     row: Written,
 ) -> SqlResult<Vec<u8>> {
-    let Written { key: own_key, revision, digest, document } = row;
+    let Written { key: own_key, uid, revision, digest, document } = row;
     let document = match key.filter(|_| is_secret(&feed.gvr)) {
         Some(key) => key.seal(&place(feed, &own_key), document)?,
         None => document,
     };
-    put.execute(params![id, own_key, revision, digest, document])?;
+    put.execute(params![id, own_key, uid, revision, digest, document])?;
     Ok(document)
 }
 
@@ -445,18 +513,18 @@ fn feed_of(row: &Row<'_>) -> SqlResult<Option<MirroredKind>> {
 }
 
 /// A number that stands for a document.
-fn digest_of(document: &[u8]) -> i64 {
+pub(super) fn digest_of(document: &[u8]) -> i64 {
     let digest = digest(&SHA256, document);
     let first = digest.as_ref().first_chunk().copied().unwrap_or_default();
     i64::from_le_bytes(first)
 }
 
 /// SQLite has no unsigned numbers.
-fn signed(number: u64) -> i64 {
+pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn unsigned(number: i64) -> u64 {
+pub(super) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or_default()
 }
 

@@ -4,12 +4,16 @@
 //! position to which they belong, always of the same moment. It is written behind the stores, in batches, by one task; nothing
 //! waits for it. It is no source of truth: whatever is wrong with it is said once, and kubefold begins without it.
 //!
-//! May name: `config`, `store`.
+//! Objects that were deleted can be kept for a time, and are found by searches (`deleted`, `search`).
+//!
+//! May name: `config`, `store`, `search`.
 
+mod deleted;
 mod figures;
 mod file;
 mod kind;
 pub mod metrics;
+mod search;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +31,7 @@ use parking_lot::Mutex;
 
 use crate::{
     config::{Config, MirrorConfig},
+    search::{Query, sql::Selection},
     store::{Changes, MemberDocument, Position},
 };
 use kubefold_wire::resource::Gvr;
@@ -35,6 +40,7 @@ pub use self::{
     figures::Figures,
     file::{KeptCatalog, KeptObject, KeptPosition},
     kind::{MirrorError, MirroredKind},
+    search::{FoundObject, FoundPage},
 };
 use self::{file::File, kind::is_secret};
 
@@ -93,6 +99,7 @@ impl Mirror {
         };
         let Some(file) = opened else { return };
         let prepared = file.prepare(self.config.bytes_max).and_then(|()| file.retain(is_kept));
+        let prepared = prepared.and_then(|()| file.trim_deleted(self.config.keep_deleted, self.config.bytes_max));
         let file = match prepared {
             Ok(()) => Some(file),
             Err(error) if error.is_damaged() => {
@@ -108,7 +115,7 @@ impl Mirror {
     fn try_open(&self) -> Result<File, OpenError> {
         // A wrong or missing key has ended kubefold when it opened its journal.
         let key = self.key.as_ref().and_then(|key| key.key(true).ok());
-        File::open(&self.directory.join(FILE), key)
+        File::open(&self.directory.join(FILE), key, self.config.keep_deleted.is_some())
     }
 
     /// Sets a file aside that cannot be read, and begins a new one.
@@ -219,6 +226,32 @@ impl Mirror {
         }
     }
 
+    /// Says whether what is deleted of a kind is kept for a time.
+    pub fn keeps_deleted(&self, gvr: &Gvr) -> bool {
+        self.config.keep_deleted.is_some() && self.keeps(gvr) && !is_secret(gvr)
+    }
+
+    /// Finds one page of the objects of a kind that are looked for in SQL.
+    ///
+    /// Errors: one of them is damaged, or the database refuses.
+    pub fn search(&self, query: &Query, of: &Selection<'_>) -> Result<FoundPage, MirrorError> {
+        self.file()?.search(query, of).inspect_err(|error| self.failed(error))
+    }
+
+    /// The UIDs of all objects of a kind that match, whatever the page.
+    ///
+    /// Errors: the database refuses.
+    pub fn uids(&self, query: &Query, of: &Selection<'_>) -> Result<Vec<String>, MirrorError> {
+        let found = self.file()?.uids(query, of);
+        self.noted(found)
+    }
+
+    /// The kinds of which something is kept.
+    pub fn kinds(&self) -> Vec<Gvr> {
+        let Ok(file) = self.file() else { return Vec::new() };
+        file.kinds().map_err(|error| self.failed(&error.into())).unwrap_or_default()
+    }
+
     /// What the members served.
     pub fn catalogs(&self) -> Vec<KeptCatalog> {
         let Ok(file) = self.file() else { return Vec::new() };
@@ -235,7 +268,14 @@ impl Mirror {
 
     /// Everything that the stores had has been written.
     pub fn is_level(&self) {
-        let counted = self.file.load_full().and_then(|file| file.counted());
+        let file = self.file.load_full();
+        let counted = file.as_ref().and_then(|file| file.counted());
+        let trims = self.config.keep_deleted.is_some() && counted.is_some();
+        if let Some(Err(error)) =
+            file.filter(|_| trims).map(|file| file.trim_deleted(self.config.keep_deleted, self.config.bytes_max))
+        {
+            self.failed(&error.into());
+        }
         self.figures.lock().level(counted);
     }
 

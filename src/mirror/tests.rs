@@ -14,7 +14,8 @@ use tempfile::TempDir;
 use super::{file::MIGRATIONS, *};
 use crate::{
     config::{MemberName, load_text},
-    store::{FleetStore, Identities, KindSpec, LogLimits, Naming, Revisions, Shared},
+    search::Parameters,
+    store::{FleetStore, Identities, KindSpec, LogLimits, Naming, Revisions, Shared, unix_micros},
 };
 
 const MEMBERS: &str = "members: [{name: east, inCluster: true}, {name: west, inCluster: true}]\n";
@@ -269,4 +270,95 @@ fn secrets_are_kept_with_a_key_of_ones_own_alone_and_with_another_one_no_more() 
     assert!(kept(&opened(Some(key(2))), &world.of).is_some() && !is_on_disk());
     assert_eq!(kept(&opened(None), &world.of), None, "no key");
     assert_eq!(kept(&opened(Some(key(2))), &world.of), None, "it was forgotten");
+}
+
+/// What was deleted of a kind, in the order of a query, and how many there are.
+fn deleted(mirror: &Mirror, of: &MirroredKind, query: &str) -> Vec<String> {
+    let now = i64::try_from(unix_micros()).unwrap();
+    let query = Parameters { query: &format!("deleted=true&{query}"), now }.read().unwrap();
+    let members = Some(["east"].as_slice());
+    let selection = Selection { gvr: &of.gvr, kind: "ConfigMap", members, namespace: "", owners: None };
+    let found = mirror.search(&query, &selection).unwrap();
+    found.objects.into_iter().map(|object| format!("{} {}", object.key, object.uid)).collect()
+}
+
+#[test]
+fn what_was_deleted_is_found_and_nowhere_else_until_its_time_is_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let opened = |settings: &str| Mirror::open(directory.path(), &config(&format!("mirror: {{{settings}}}\n")), None);
+    let keep = "keepDeleted: 1h";
+    // What an earlier version kept has no UID beside it.
+    let mut world = World::new("configmaps", "ConfigMap");
+    let all = ["one", "two", "three", "four"];
+    all.iter().for_each(|name| world.event(name, Some("before")));
+    world.write(&opened("")).unwrap();
+    meddle(&directory, "UPDATE objects SET uid = ''");
+    let mirror = opened(keep);
+    world.event("one", Some("last"));
+    world.write(&mirror).unwrap();
+    assert_eq!(deleted(&mirror, &world.of, ""), [""; 0]);
+    world.event("one", None);
+    world.event("two", None);
+    // Another object of that name, between two looks.
+    world.event("three", None);
+    let other = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"three","namespace":"a","uid":"u-other","resourceVersion":"99"}}"#;
+    world.store.watch_event(&world.of.member, &Event { event_type: EventType::Added, object: other }).unwrap();
+    world.write(&mirror).unwrap();
+    let gone = ["a/one u-one", "a/three u-three", "a/two u-two"];
+    assert_eq!(deleted(&mirror, &world.of, ""), gone);
+    assert_eq!(
+        deleted(&mirror, &world.of, "since=1h&orderby=deleted_at%20desc,name&fieldSelector=data.k%3Dlast"),
+        [gone[0]]
+    );
+    assert_eq!(deleted(&mirror, &world.of, "before=1h"), [""; 0]);
+    assert_eq!(deleted(&mirror, &world.of, "clusters=west"), [""; 0]);
+    let keys: Vec<String> = kept(&mirror, &world.of).unwrap().1.into_keys().collect();
+    assert_eq!(keys, ["a/four", "a/three"]);
+    mirror.is_level();
+    assert_eq!(mirror.figures().rows, 2, "objects that exist");
+    // One key may have been several objects.
+    let gone_again = Event { event_type: EventType::Deleted, object: other };
+    world.store.watch_event(&world.of.member, &gone_again).unwrap();
+    world.write(&mirror).unwrap();
+    assert_eq!(deleted(&mirror, &world.of, "names=three"), ["a/three u-other", "a/three u-three"]);
+    // A list that has it no more is as a deletion.
+    let position = mirror.position(&world.of).unwrap().position;
+    mirror.keep_all(&world.of, &position, HashMap::new()).unwrap();
+    assert_eq!(deleted(&mirror, &world.of, "names=four"), ["a/four u-four"]);
+    drop(mirror);
+    meddle(
+        &directory,
+        "UPDATE objects SET deleted_us = deleted_us - 3600000000 WHERE key <> 'a/four' AND deleted_us > 0",
+    );
+    assert_eq!(deleted(&opened(keep), &world.of, ""), ["a/four u-four"]);
+    assert_eq!(deleted(&opened(""), &world.of, ""), [""; 0]);
+    assert_eq!(deleted(&opened(keep), &world.of, ""), [""; 0], "it was forgotten");
+}
+
+#[test]
+fn what_was_deleted_has_a_quarter_of_the_file_and_secrets_have_none() {
+    let (directory, keys) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let settings = config("mirror: {keepDeleted: 1h, maxBytes: 4Mi}\n");
+    let key = keys.path().join("key");
+    fs::write(&key, STANDARD.encode([1; 32])).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    let mirror = Mirror::open(directory.path(), &settings, Some(KeyFile::new(Some(key), keys.path())));
+    let mut world = World::new("configmaps", "ConfigMap");
+    for at in 0..5 {
+        let name = format!("large-{at}");
+        world.event(&name, Some(&"x".repeat(300 << 10)));
+        world.write(&mirror).unwrap();
+        world.event(&name, None);
+        world.write(&mirror).unwrap();
+    }
+    mirror.is_level();
+    let latest = ["a/large-2 u-large-2", "a/large-3 u-large-3", "a/large-4 u-large-4"];
+    assert_eq!(deleted(&mirror, &world.of, "orderby=deleted_at"), latest);
+    let mut secrets = World::new("secrets", "Secret");
+    secrets.event("one", Some("hunter"));
+    secrets.write(&mirror).unwrap();
+    secrets.event("one", None);
+    secrets.write(&mirror).unwrap();
+    assert!(kept(&mirror, &secrets.of).is_some() && mirror.keeps(&secrets.of.gvr));
+    assert!(!mirror.keeps_deleted(&secrets.of.gvr) && deleted(&mirror, &secrets.of, "").is_empty());
 }

@@ -57,7 +57,7 @@ use kubefold_wire::{
 pub use {
     fresh::Freshness,
     live::fields as fields_in_member,
-    search::{Collected, Searched, Source},
+    search::{Collected, DeletedKind, Searched, Source},
     websocket::over_websocket,
 };
 

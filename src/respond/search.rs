@@ -3,6 +3,7 @@
 use http::StatusCode;
 
 use crate::{
+    mirror::MirrorError,
     respond::{ApiError, Blame, Retry},
     search::SearchError,
 };
@@ -65,6 +66,20 @@ pub enum SearchRefused {
     /// A watch whose order or bounds no stream can keep.
     #[error("a search with {0} cannot be watched: what comes and goes would change who else is in it")]
     Unwatchable(&'static str),
+    /// What was deleted is looked for in the fleet view, or in a watch.
+    #[error(
+        "what was deleted is found by a list below /apis/clusterpedia.io/v1beta1, each object under its own name: it has no name in the \
+         fleet view, and nothing comes and goes"
+    )]
+    DeletedElsewhere,
+    /// What is deleted of a kind is not kept.
+    #[error(
+        "what is deleted of {0} is not kept: mirror.keepDeleted in clusters.yaml is not set, the mirror has no such kind, or it is Secrets"
+    )]
+    NotKept(String),
+    /// The mirror cannot be searched now.
+    #[error("what was deleted cannot be searched now: {0}")]
+    Mirror(#[from] MirrorError),
     /// What only reads.
     #[error("a search only reads: write to the fleet's own API, or to a member's at /clusters/<member>/")]
     ReadOnly,
@@ -72,11 +87,17 @@ pub enum SearchRefused {
 
 impl ApiError for SearchRefused {
     fn blame(&self) -> Blame {
-        Blame::Downstream
+        match self {
+            Self::Mirror(_) => Blame::Kubefold,
+            _ => Blame::Downstream,
+        }
     }
 
     fn retry(&self) -> Retry {
-        Retry::Never
+        match self {
+            Self::Mirror(_) => Retry::IfRead,
+            _ => Retry::Never,
+        }
     }
 }
 
@@ -90,8 +111,11 @@ impl From<SearchRefused> for Status {
             SearchRefused::NoCollection { name, .. } => Self::new(StatusCode::NOT_FOUND, Reason::NotFound, message)
                 .about("clusterpedia.io", "collectionresources", &name),
             SearchRefused::Unwatchable(_) | SearchRefused::ReadOnly => Self::method_not_allowed(message),
+            SearchRefused::Mirror(_) => Self::unavailable(message),
             SearchRefused::Query(_)
             | SearchRefused::NoCluster { .. }
+            | SearchRefused::DeletedElsewhere
+            | SearchRefused::NotKept(_)
             | SearchRefused::NoKinds(_)
             | SearchRefused::NoKind(_)
             | SearchRefused::TooManyKinds { .. } => Self::bad_request(message),

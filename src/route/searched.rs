@@ -10,13 +10,13 @@ use crate::{
     catalog::{Catalog, MergedResource, Scope},
     config::MemberName,
     discovery::{Discovery, is_discovery_path, is_openapi_path},
-    read::{Collected, Searched, Source},
+    read::{Collected, DeletedKind, Searched, Source},
     respond::{RouteError, SearchRefused},
     route::{Router, allowed::action_of, is_admin, searchable::Shown},
     search::{
         Collection, CollectionKinds, Condition, GroupResource, KindName, Owner, OwnerBy, Parameters, PathOf, Query,
     },
-    store::{Audience, unix_micros},
+    store::{Audience, KindSpec, unix_micros},
     stores::Target,
     view::Mode,
 };
@@ -144,6 +144,9 @@ impl Router {
         asked: RequestContext<'_>,
     ) -> Result<Response<Body>, Status> {
         let query = self.query(asked)?;
+        if query.deleted {
+            return Err(SearchRefused::DeletedElsewhere.into());
+        }
         let only = self.only(&query);
         let target = Target { name: String::new(), ..target.clone() };
         let kind = Kind { target, query, only, is_of_fleet: true };
@@ -171,6 +174,14 @@ impl Router {
         grant: Grant,
     ) -> Result<Response<Body>, Status> {
         let Kind { target, query, only, is_of_fleet } = kind;
+        if query.deleted && watch {
+            return Err(SearchRefused::DeletedElsewhere.into());
+        }
+        if query.deleted {
+            let deleted = self.reader.deleted_kind(&target, grant.audience())?;
+            let of = Deleted { kinds: vec![deleted], namespace: target.namespace, only, collection: None };
+            return self.search_deleted(who, asked, query, of, grant.warnings()).await;
+        }
         let source = self.reader.source(&target, grant.audience(), only.as_ref(), asked).await?;
         let mut warnings = grant.warnings();
         let owners = match &query.owner {
@@ -182,8 +193,32 @@ impl Router {
         };
         let renewals = grant.renewal().cloned().into_iter().collect();
         let sources = vec![source];
-        let searched = Searched { sources, owners, query, is_of_fleet, collection: None, renewals, warnings, asked };
+        let deleted = Vec::new();
+        let searched =
+            Searched { sources, deleted, owners, query, is_of_fleet, collection: None, renewals, warnings, asked };
         self.reader.search(searched, watch).await
+    }
+
+    /// Answers a search among what was deleted.
+    async fn search_deleted(
+        &self,
+        who: Who<'_>,
+        asked: RequestContext<'_>,
+        query: Query,
+        of: Deleted,
+        mut warnings: Vec<String>,
+    ) -> Result<Response<Body>, Status> {
+        let Deleted { kinds: deleted, namespace, only, collection } = of;
+        let owners = match &query.owner {
+            Some(owner) => {
+                let within = Within { namespace: &namespace, only: only.as_ref() };
+                self.owners(owner, who, asked, within, &mut warnings).await?
+            }
+            None => Vec::new(),
+        };
+        let (sources, renewals, is_of_fleet) = (Vec::new(), Vec::new(), false);
+        let searched = Searched { sources, deleted, owners, query, is_of_fleet, collection, renewals, warnings, asked };
+        self.reader.search_deleted(searched).await
     }
 
     /// The kinds that may own what is found, as far as their asker may list them.
@@ -266,6 +301,26 @@ impl Router {
         if let Some(error) = refused.filter(|_| allowed.is_empty() || asked.mode == Mode::Strict) {
             return Err(error.into());
         }
+        if query.deleted {
+            if watch {
+                return Err(SearchRefused::DeletedElsewhere.into());
+            }
+            let (mut kinds, mut not_kept) = (Vec::new(), None);
+            for Allowed { target, grant } in &allowed {
+                match self.reader.deleted_kind(target, grant.audience()) {
+                    Ok(kind) => kinds.push(kind),
+                    Err(error) => not_kept = not_kept.or(Some(error)),
+                }
+            }
+            warnings.extend(not_kept.iter().map(|error| error.message.clone()));
+            if let Some(error) = not_kept.filter(|_| kinds.is_empty()) {
+                return Err(error);
+            }
+            let types = types_of(kinds.iter().map(|kind| &*kind.spec));
+            let collection = Some(Collected { name, types });
+            let of = Deleted { kinds, namespace, only, collection };
+            return self.search_deleted(who, asked, query, of, warnings).await;
+        }
         let mut sources = Vec::with_capacity(allowed.len());
         for Allowed { target, grant } in &allowed {
             sources.push(self.reader.source(target, grant.audience(), only.as_ref(), asked).await?);
@@ -276,9 +331,10 @@ impl Router {
             owners = self.owners(owner, who, asked, within, &mut warnings).await?;
         }
         let renewals: Vec<Renewal> = allowed.iter().filter_map(|allowed| allowed.grant.renewal().cloned()).collect();
-        let types = types_of(&sources);
+        let types = types_of(sources.iter().map(|source| source.ready.store().spec()));
         let collection = Some(Collected { name, types });
-        let searched = Searched { sources, owners, query, is_of_fleet: false, collection, renewals, warnings, asked };
+        let (deleted, is_of_fleet) = (Vec::new(), false);
+        let searched = Searched { sources, deleted, owners, query, is_of_fleet, collection, renewals, warnings, asked };
         self.reader.search(searched, watch).await
     }
 
@@ -420,6 +476,14 @@ fn in_namespace(kind: &MergedResource, namespace: &str) -> Target {
     Target { gvr: kind.gvr.clone(), namespace: namespace.to_owned(), name: String::new() }
 }
 
+/// Where it is looked for what was deleted.
+struct Deleted {
+    kinds: Vec<DeletedKind>,
+    namespace: String,
+    only: Option<MemberName>,
+    collection: Option<Collected>,
+}
+
 /// A kind that is searched.
 struct Kind {
     target: Target,
@@ -429,9 +493,8 @@ struct Kind {
 }
 
 /// `[{"group":"apps","version":"v1","kind":"Deployment","resource":"deployments"}]`
-fn types_of(sources: &[Source]) -> String {
-    let each = sources.iter().map(|source| {
-        let spec = source.ready.store().spec();
+fn types_of<'k>(kinds: impl Iterator<Item = &'k KindSpec>) -> String {
+    let each = kinds.map(|spec| {
         serde_json::json!({
             "group": *spec.gvr.group, "version": *spec.gvr.version, "kind": *spec.gvk.kind, "resource": *spec.gvr.resource,
         })

@@ -49,7 +49,7 @@ pub enum SearchError {
     },
     /// A field that objects are not ordered by.
     #[error(
-        "orderby: {0:?} is no field to order by: cluster, namespace, name, kind, created_at, resource_version, or a path such \
+        "orderby: {0:?} is no field to order by: cluster, namespace, name, kind, created_at, deleted_at, resource_version, or a path such \
          as .status.phase"
     )]
     Order(String),

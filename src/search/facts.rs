@@ -23,6 +23,8 @@ pub struct Facts<'a> {
     pub labels: Option<&'a str>,
     /// Its revision.
     pub revision: u64,
+    /// When it was deleted; 0 while it exists. Units: microseconds of Unix time.
+    pub deleted_us: i64,
 }
 
 impl Facts<'_> {

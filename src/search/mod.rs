@@ -14,6 +14,7 @@ mod page;
 mod parameters;
 mod paths;
 mod query;
+pub mod sql;
 mod time;
 
 #[cfg(test)]
@@ -25,7 +26,7 @@ pub use self::{
     facts::Facts,
     fields::{FieldOperator, FieldTerm},
     order::{Order, OrderBy, OrderField, Value},
-    page::{Page, Position, Ranked, Top},
+    page::{Page, Paged, Position, Ranked, Top},
     parameters::{Parameters, is_search_label, searches},
     paths::{GROUP, PathOf, VERSION},
     query::{Condition, Created, GroupResource, Owner, OwnerBy, Owners, Query},

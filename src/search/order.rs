@@ -21,6 +21,8 @@ pub enum OrderField {
     Kind,
     /// `metadata.creationTimestamp`, a time.
     Created,
+    /// When it was deleted, a time; of what exists 0.
+    Deleted,
     /// The row's revision, a number.
     Revision,
     /// The UID.
@@ -77,7 +79,8 @@ impl Value {
         }
     }
 
-    fn rank(&self) -> u8 {
+    /// The place of its type among the types.
+    pub(super) fn rank(&self) -> u8 {
         match self {
             Self::Absent => 0,
             Self::Bool(_) => 1,
@@ -88,19 +91,33 @@ impl Value {
 
     /// Orders two values.
     pub fn compare(&self, other: &Self) -> Ordering {
-        // Beyond 2^53 a whole number and another are compared as near as a double can tell.
-        #[allow(clippy::cast_precision_loss, reason = "a whole number is compared with a double")]
-        let double = |whole: i64| whole as f64;
         match (self, other) {
             (Self::Bool(one), Self::Bool(other)) => one.cmp(other),
             (Self::Integer(one), Self::Integer(other)) => one.cmp(other),
-            (Self::Integer(one), Self::Number(other)) => double(*one).total_cmp(other),
-            (Self::Number(one), Self::Integer(other)) => one.total_cmp(&double(*other)),
-            (Self::Number(one), Self::Number(other)) => one.total_cmp(other),
+            (Self::Integer(one), Self::Number(other)) => compare_numbers(*one, *other),
+            (Self::Number(one), Self::Integer(other)) => compare_numbers(*other, *one).reverse(),
+            // No JSON number is none.
+            (Self::Number(one), Self::Number(other)) => one.partial_cmp(other).unwrap_or(Ordering::Equal),
             (Self::Text(one), Self::Text(other)) => one.as_bytes().cmp(other.as_bytes()),
             _ => self.rank().cmp(&other.rank()),
         }
     }
+}
+
+/// Orders a whole number and another by their values, as near as 2^63 too.
+fn compare_numbers(whole: i64, other: f64) -> Ordering {
+    /// 2^63
+    const BEYOND: f64 = 9_223_372_036_854_775_808.0;
+    if other >= BEYOND {
+        return Ordering::Less;
+    }
+    if other < -BEYOND {
+        return Ordering::Greater;
+    }
+    #[allow(clippy::cast_possible_truncation, reason = "it is a whole number within 64 bits")]
+    let below = other.floor() as i64;
+    let is_above = other > other.floor();
+    whole.cmp(&below).then(if is_above { Ordering::Less } else { Ordering::Equal })
 }
 
 impl OrderField {
@@ -115,6 +132,7 @@ impl OrderField {
             "name" | "metadata.name" => Self::Name,
             "kind" => Self::Kind,
             "created_at" | "creationTimestamp" | "metadata.creationTimestamp" => Self::Created,
+            "deleted_at" => Self::Deleted,
             "resource_version" | "resourceVersion" | "metadata.resourceVersion" => Self::Revision,
             "uid" | "metadata.uid" => Self::Uid,
             _ => {
@@ -148,6 +166,7 @@ impl OrderField {
             Self::Kind => Value::Text(format!("{}.{}", facts.kind, facts.group)),
             Self::Uid => text(facts.uid),
             Self::Revision => i64::try_from(facts.revision).map_or(Value::Absent, Value::Integer),
+            Self::Deleted => Value::Integer(facts.deleted_us),
             Self::Created => {
                 facts.created(json).and_then(|text| time::of_object(&text)).map_or(Value::Absent, Value::Integer)
             }

@@ -72,6 +72,11 @@ impl Position {
 }
 
 impl Page {
+    /// How many rows are looked for: those that the page may have, and those before it.
+    pub fn room(&self) -> Option<usize> {
+        self.size().map(|size| size.saturating_add(self.offset))
+    }
+
     /// How many rows this page may have.
     pub fn size(&self) -> Option<usize> {
         let given = self.after.as_ref().map_or(0, Position::given);
@@ -84,6 +89,17 @@ impl Page {
         let before = self.after.as_ref().map_or(0, Position::given);
         self.with_continue && self.total.is_none_or(|total| before + given < total)
     }
+}
+
+/// A page that was found.
+#[derive(Debug)]
+pub struct Paged<T> {
+    /// The rows, in order.
+    pub rows: Vec<T>,
+    /// Where the next page begins, if the answer says so and there is one.
+    pub next: Option<Position>,
+    /// How many rows follow.
+    pub remaining: u64,
 }
 
 /// A row and what it is ordered by.
@@ -148,9 +164,23 @@ impl<'o, T> Top<'o, T> {
         }
     }
 
-    /// How many rows were shown to it.
-    pub fn seen(&self) -> u64 {
-        self.seen
+    /// Counts rows that stand behind all that it keeps, and that it is not shown.
+    pub fn pass(&mut self, rows: u64) {
+        self.seen += rows;
+    }
+
+    /// The page that it kept the rows for, the first of which are left out.
+    pub fn into_page(self, page: &Page) -> Paged<T> {
+        let (order, seen) = (self.order, self.seen);
+        let mut rows = self.into_rows();
+        rows.drain(..page.offset.min(rows.len()));
+        rows.truncate(page.size().unwrap_or(usize::MAX));
+        let left_out = (page.offset as u64).min(seen);
+        let remaining = seen.saturating_sub(left_out).saturating_sub(rows.len() as u64);
+        let given = page.after.as_ref().map_or(0, Position::given) + rows.len();
+        let goes_on = remaining > 0 && page.may_go_on(rows.len());
+        let next = rows.last().filter(|_| goes_on).map(|last| Position::behind(order, last.key.clone(), given));
+        Paged { rows: rows.into_iter().map(|ranked| ranked.row).collect(), next, remaining }
     }
 
     /// The rows that it kept, in order.

@@ -38,7 +38,7 @@ const CLUSTER_LABEL: &str = "kubefold.io/cluster";
 
 /// Says whether the query of a list or watch has anything of a search in it, which Kubernetes does not know.
 pub fn searches(query: &str) -> bool {
-    const PARAMETERS: [&str; 16] = [
+    const PARAMETERS: [&str; 17] = [
         "clusters",
         "namespaces",
         "names",
@@ -55,6 +55,7 @@ pub fn searches(query: &str) -> bool {
         "whereSQL",
         "whereSQLStatement",
         "onlyMetadata",
+        "deleted",
     ];
     form_urlencoded::parse(query.as_bytes()).any(|(key, value)| {
         PARAMETERS.contains(&&*key) || (key == "labelSelector" && PREFIXES.iter().any(|prefix| value.contains(prefix)))
@@ -107,6 +108,8 @@ impl Parameters<'_> {
             names: conditions(of("names", "names"))?,
             fuzzy: words(of("fuzzyName", "fuzzy-name"))?,
             owner: owner(&of)?,
+            // Clusterpedia has none of these.
+            deleted: boolean(self.parameter("deleted").into_iter().collect())?.unwrap_or_default(),
             only_metadata: boolean(of("onlyMetadata", "only-metadata"))?.unwrap_or_default(),
             ..Query::default()
         };

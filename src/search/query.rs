@@ -5,6 +5,7 @@ use std::{borrow::Cow, collections::HashSet, sync::LazyLock};
 use crate::search::{Facts, FieldTerm, Order, Page, facts::first, time};
 use kubefold_wire::{
     locate::{self, Paths},
+    resource::Gvr,
     selector::{Labels, Operator, Requirement, text_of},
 };
 
@@ -21,8 +22,10 @@ pub struct Query {
     pub fuzzy: Vec<String>,
     /// Who controls them.
     pub owner: Option<Owner>,
-    /// When they were created.
+    /// When they were created; of what was [deleted](Self::deleted), when that was.
     pub created: Created,
+    /// What was deleted is looked for, in SQL alone; and not what exists.
+    pub deleted: bool,
     /// Their labels, as Kubernetes selects by them.
     pub labels: Vec<Requirement>,
     /// Their other fields.
@@ -44,7 +47,7 @@ pub struct Condition {
     pub values: Vec<String>,
 }
 
-/// When objects were created. What has no time of creation is in no such range.
+/// When objects were created, or deleted. What has no such time is in no such range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Created {
     /// At this time or later. Units: microseconds of Unix time.
@@ -122,6 +125,11 @@ impl GroupResource {
     pub fn parse(text: &str) -> Self {
         let (resource, group) = text.split_once('.').unwrap_or((text, ""));
         Self { group: group.to_owned(), resource: resource.to_lowercase() }
+    }
+
+    /// Says whether a kind is it, in whatever version.
+    pub fn is_of(&self, gvr: &Gvr) -> bool {
+        self.group == *gvr.group && self.resource == *gvr.resource
     }
 }
 

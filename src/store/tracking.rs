@@ -22,6 +22,14 @@ impl MemberDocument {
         }
     }
 
+    /// Its UID in its member.
+    pub fn uid(&self) -> &str {
+        match self {
+            Self::Local(entry) => entry.uid(),
+            Self::Part(part) => &part.uid,
+        }
+    }
+
     /// Appends the member's own bytes.
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {

@@ -46,12 +46,18 @@ impl Stores {
         }
         let is_first = self.mirror.set(Arc::clone(&mirror)).is_ok();
         if is_first && mirror.is_on() {
-            self.tasks.spawn(Arc::clone(self).mirror(mirror));
+            // What is deleted of them is to be known without a gap, whoever reads them.
+            for gvr in mirror.kinds().iter().filter(|gvr| mirror.keeps_deleted(gvr)) {
+                if let Err(error) = self.running(gvr) {
+                    tracing::info!(kind = %gvr.qualified(), %error, "what is deleted is not followed yet");
+                }
+            }
+            self.tasks.spawn(Arc::clone(self).write_behind(mirror));
         }
     }
 
     /// Writes what changes, until cancelled; then once more.
-    async fn mirror(self: Arc<Self>, mirror: Arc<Mirror>) {
+    async fn write_behind(self: Arc<Self>, mirror: Arc<Mirror>) {
         let mut before = Before::default();
         let mut pause = PACE;
         loop {

@@ -201,6 +201,11 @@ impl Stores {
         self.shared.load_full()
     }
 
+    /// Where members' objects are kept, if they are.
+    pub fn mirror(&self) -> Option<&Arc<Mirror>> {
+        self.mirror.get()
+    }
+
     /// What decides where objects go, as configured now.
     pub fn rules(&self) -> Arc<Rules> {
         self.rules.load_full()
@@ -486,7 +491,11 @@ impl Stores {
             return;
         }
         self.end_parts();
-        let is_idle = |running: &Running| running.store.watchers() == 0 && running.used.lock().elapsed() > IDLE_MAX;
+        // What is deleted while nobody follows a kind may be missed.
+        let is_kept = |running: &Running| self.mirror().is_some_and(|to| to.keeps_deleted(&running.store.spec().gvr));
+        let is_idle = |running: &Running| {
+            running.store.watchers() == 0 && running.used.lock().elapsed() > IDLE_MAX && !is_kept(running)
+        };
         let idle: Vec<Arc<Running>> =
             self.running.lock().values().filter(|running| is_idle(running)).cloned().collect();
         for running in idle {

@@ -513,6 +513,85 @@ async fn nobody_finds_what_he_may_not_list() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_was_deleted_is_found_by_who_may_list_it() {
+    let world = World::new("search-deleted", "mirror: {keepDeleted: 1h}\n").await;
+    let (space, pods) = (world.space, world.pods());
+    let (east, west) = (&world.bed["east"], &world.bed["west"]);
+    for member in [east, west] {
+        member.kubectl(&["create", "role", "see", "-n", space, "--resource=pods", "--verb=get,list,watch"]).await.ok();
+    }
+    east.kubectl(&["create", "rolebinding", "see", "-n", space, "--role=see", "--user=ann"]).await.ok();
+    let list = async |query: &str| world.get(&format!("{pods}?deleted=true&{query}")).await;
+    // From here on pods are followed.
+    assert_eq!(found(&list("").await), [""; 0]);
+    assert_eq!(found(&world.get(&pods).await).len(), 6);
+    let mirrored = async |count: usize| {
+        eventually(SOON, async || {
+            let list = list("").await;
+            let found = found(&list);
+            if found.len() == count { Ok(list) } else { Err(format!("{found:?}")) }
+        })
+        .await
+    };
+    eventually(SOON, async || {
+        let status: Value = world.fleet.request(Method::GET, "/kubefold/v1/status", "").await.json();
+        let objects = status["mirror"]["objects"].as_u64().unwrap_or_default();
+        if objects >= 6 { Ok(()) } else { Err(status["mirror"].clone()) }
+    })
+    .await;
+    let gone = ["delete", "pod", "-n", space, "--grace-period=0", "--force"];
+    east.kubectl(&[&gone[..], &["web-1-a", "lone"]].concat()).await.ok();
+    west.kubectl(&[&gone[..], &["lone"]].concat()).await.ok();
+    let all = mirrored(3).await;
+    assert_eq!(found(&all), ["east/lone", "west/lone", "east/web-1-a"]);
+    let annotations = &all["items"][0]["metadata"]["annotations"];
+    assert!(annotations["kubefold.io/deleted-at"].as_str().is_some_and(|at| at.ends_with('Z')), "{annotations}");
+    assert_eq!(all["items"][0]["spec"]["containers"][0]["image"], "main:1", "as it was last");
+    assert_eq!(found(&world.get(&pods).await).len(), 3, "what exists, and nothing else");
+    // The page, the owner, a field, and a collection.
+    let page = list("limit=1&withRemainingCount=true").await;
+    assert_eq!((found(&page), &page["metadata"]["remainingItemCount"]), (vec!["east/lone".to_owned()], &json!(2)));
+    let token = page["metadata"]["continue"].as_str().unwrap();
+    assert_eq!(found(&list(&format!("continue={token}")).await), ["west/lone", "east/web-1-a"]);
+    let owned = list("ownerName=web&ownerGR=deployments.apps&ownerSeniority=1&since=1h").await;
+    assert_eq!(found(&owned), ["east/web-1-a"]);
+    let image = format!("fieldSelector={}", escaped("spec.containers[].image in (nginx:1.19)"));
+    assert_eq!(found(&list(&image).await), ["east/web-1-a"]);
+    let any = format!("collectionresources/any?resources=pods,secrets&namespaces={space}&deleted=true");
+    let answer = world.fleet.request(Method::GET, &format!("{ROOT}/{any}"), "").await;
+    assert!(answer.warnings().iter().any(|warning| warning.contains("secrets is not kept")), "{answer}");
+    assert_eq!(found(&answer.ok()).len(), 3);
+    // Ann may list in east alone.
+    let api = testbed::Api::from_kubeconfig(&world.fleet.kubeconfig_for("ann", None), None).await;
+    let hers = eventually(SOON, async || {
+        let answer =
+            api.request(Method::GET, &format!("{ROOT}/{pods}?deleted=true&limit=1&withRemainingCount=true"), "").await;
+        if answer.status == StatusCode::OK { Ok(answer) } else { Err(answer) }
+    })
+    .await;
+    assert!(hers.warnings().iter().any(|warning| warning.contains("member west does not allow")), "{hers}");
+    let hers = hers.ok();
+    assert_eq!((found(&hers), &hers["metadata"]["remainingItemCount"]), (vec!["east/lone".to_owned()], &json!(1)));
+    for (path, status, why) in [
+        (format!("{ROOT}/{pods}?deleted=true&watch=true"), StatusCode::BAD_REQUEST, "by a list below"),
+        (format!("/api/v1/namespaces/{space}/pods?deleted=true"), StatusCode::BAD_REQUEST, "no name in the fleet view"),
+        (format!("{ROOT}/resources/api/v1/secrets?deleted=true"), StatusCode::BAD_REQUEST, "secrets is not kept"),
+        (format!("{ROOT}/{pods}?deleted=maybe"), StatusCode::BAD_REQUEST, "neither true nor false"),
+    ] {
+        let answer = world.fleet.request(Method::GET, &path, "").await;
+        assert_eq!(answer.status, status, "{path}: {answer}");
+        assert!(answer.json()["message"].as_str().unwrap().contains(why), "{path}: {answer}");
+    }
+    let said = world.fleet.command(&["search", "-n", space, "--deleted", "--since", "2h", "image=main:1"]).await;
+    let table = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(table.lines().next().unwrap_or_default().ends_with("DELETED") && table.lines().count() == 3, "{table}");
+    // Another life of kubefold knows it, too.
+    world.fleet.kill9();
+    world.fleet.restart().await;
+    mirrored(3).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn kubefold_search_finds_what_its_flags_say() {
     let world = World::new("search-command", "").await;
     let search = async |args: &[&str]| {

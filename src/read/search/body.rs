@@ -14,7 +14,7 @@ use crate::{
     read::{
         answer::CHUNK_BYTES,
         search::{
-            document::{metadata_of, shadow},
+            document::{Annotation, CLUSTER_ANNOTATION, metadata_of, shadow},
             find::Hit,
         },
     },
@@ -43,7 +43,8 @@ impl Written {
 
     /// The document of a member's row.
     fn document(&self, row: &Row, revision: Revision) -> String {
-        let shadow = shadow(&row.document(), member_of(row), revision);
+        let given = [Annotation { name: CLUSTER_ANNOTATION, value: member_of(row) }];
+        let shadow = shadow(&row.document(), &given, revision);
         if self.only_metadata { metadata_of(&shadow) } else { shadow }
     }
 

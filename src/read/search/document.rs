@@ -17,14 +17,28 @@ const METADATA: u16 = 2;
 const ANNOTATIONS: u16 = 3;
 const RESOURCE_VERSION: u16 = 4;
 
+/// When an object was deleted, as far as kubefold has heard.
+pub(super) const DELETED_ANNOTATION: &str = "kubefold.io/deleted-at";
+
+/// An annotation that a document is given.
+#[derive(Clone, Copy)]
+pub(super) struct Annotation<'a> {
+    pub(super) name: &'static str,
+    pub(super) value: &'a str,
+}
+
 /// The document of a member's object.
-pub(super) fn shadow(json: &str, member: &str, revision: Revision) -> String {
+pub(super) fn shadow(json: &str, given: &[Annotation<'_>], revision: Revision) -> String {
     let found = located(json);
     let at = |id: u16| found.iter().find(|found| found.id == id).map(|found| found.range.clone());
-    let name = ["\"", CLUSTER_ANNOTATION, "\":"].concat();
     let annotation = || {
-        let mut out = name.clone().into_bytes();
-        out.extend_from_slice(&string(member));
+        let mut out = Vec::new();
+        for Annotation { name, value } in given {
+            out.extend_from_slice(if out.is_empty() { b"\"" } else { b",\"" });
+            out.extend_from_slice(name.as_bytes());
+            out.extend_from_slice(b"\":");
+            out.extend_from_slice(&string(value));
+        }
         out
     };
     let mut edits: Vec<Edit<'_>> = Vec::with_capacity(2);
@@ -100,8 +114,16 @@ mod tests {
                 format!(r#"{{"metadata":{{"annotations":{{"a":"b",{named}}}}}}}"#),
             ),
         ] {
-            assert_eq!(shadow(before, "east", Revision(7)), after);
+            let given = [Annotation { name: CLUSTER_ANNOTATION, value: "east" }];
+            assert_eq!(shadow(before, &given, Revision(7)), after);
         }
+        let given = [
+            Annotation { name: CLUSTER_ANNOTATION, value: "east" },
+            Annotation { name: DELETED_ANNOTATION, value: "2026-03-14T08:00:00Z" },
+        ];
+        let both =
+            format!(r#"{{"metadata":{{"annotations":{{{named},"kubefold.io/deleted-at":"2026-03-14T08:00:00Z"}}}}}}"#);
+        assert_eq!(shadow(r#"{"metadata":{"annotations":{}}}"#, &given, Revision(7)), both);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{borrow::Cow, collections::HashSet, ops::ControlFlow, sync::Arc};
 
 use crate::{
-    search::{Condition, Facts, Position, Query, Top},
+    search::{Condition, Facts, Paged, Query, Top},
     store::{Audience, Entry, Key, Naming, Revision, Row, Snapshot},
     stores::Ready,
 };
@@ -70,23 +70,12 @@ impl Search<'_> {
     /// page. Cancel: safe.
     pub(super) async fn find(self) -> Found {
         let page = &self.query.page;
-        let size = page.size();
-        let room = size.map(|size| size.saturating_add(page.offset));
-        let mut top = Top::new(&self.query.order, room);
+        let mut top = Top::new(&self.query.order, page.room());
         for at in 0..self.sources.len() {
             self.walk(at, &mut top).await;
         }
-        let seen = top.seen();
-        let mut rows = top.into_rows();
-        rows.drain(..page.offset.min(rows.len()));
-        rows.truncate(size.unwrap_or(usize::MAX));
-        let left_out = (page.offset as u64).min(seen);
-        let remaining = seen.saturating_sub(left_out).saturating_sub(rows.len() as u64);
-        let given = page.after.as_ref().map_or(0, Position::given) + rows.len();
-        let goes_on = remaining > 0 && page.may_go_on(rows.len());
-        let next =
-            rows.last().filter(|_| goes_on).map(|last| Position::behind(&self.query.order, last.key.clone(), given));
-        let hits = rows.into_iter().filter_map(|ranked| self.shown(ranked.row)).collect();
+        let Paged { rows, next, remaining } = top.into_page(page);
+        let hits = rows.into_iter().filter_map(|hit| self.shown(hit)).collect();
         Found { next: next.map(|next| next.encode()), remaining, hits }
     }
 
@@ -195,6 +184,7 @@ impl Search<'_> {
             group: &spec.gvk.group,
             labels: labels.as_deref(),
             revision: row.revision().0,
+            deleted_us: 0,
         };
         if !query.admits(&facts) {
             return None;

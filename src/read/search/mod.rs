@@ -5,6 +5,7 @@
 //! kinds goes on there.
 
 mod body;
+mod deleted;
 mod document;
 mod find;
 mod owners;
@@ -15,11 +16,11 @@ use std::{pin::pin, sync::Arc};
 use http::Response;
 use http_body_util::BodyExt;
 
-pub use self::find::Source;
 use self::{
     body::{RowsBody, Written},
     find::{Found, Search},
 };
+pub use self::{deleted::DeletedKind, find::Source};
 use crate::{
     access::Renewal,
     answer::{RequestContext, form::Form, table::Tables},
@@ -32,7 +33,7 @@ use crate::{
     },
     respond::{ReadError, SearchRefused},
     search::{Collection, CollectionKinds, OwnerBy, Page, Query},
-    store::{Audience, Naming, Revision, Row},
+    store::{Audience, KindSpec, Naming, Revision, Row},
     stores::Target,
     view::list_options,
 };
@@ -54,6 +55,8 @@ use std::io::Write as _;
 pub struct Searched<'a> {
     /// The kinds, each with the members whose objects may be seen.
     pub sources: Vec<Source>,
+    /// The kinds of which what was deleted is searched, where the query is about that; and not [`Self::sources`].
+    pub deleted: Vec<DeletedKind>,
     /// The kinds that may own what is found; empty where no owner is asked for.
     pub owners: Vec<Source>,
     /// What of them.
@@ -121,7 +124,8 @@ impl Reader {
             return Err(media::no_stream());
         }
         let naming = Arc::clone(&self.stores.shared().naming);
-        let form = self.form(&searched, wanted, watch).await?;
+        let spec = searched.sources.first().map(|source| source.ready.store().spec());
+        let form = self.form(&searched, spec, wanted, watch).await?;
         let written = Written { form, is_of_fleet: searched.is_of_fleet, only_metadata: searched.query.only_metadata };
         let mut warnings = Warnings::default();
         let of_kinds = searched.sources.iter().flat_map(|source| &source.ready.warnings);
@@ -137,7 +141,9 @@ impl Reader {
             let sources = std::mem::take(&mut searched.sources);
             let found = pace.run(pin!(find(&searched, &sources, &naming))).await;
             let revision = sources.iter().map(|source| source.revision).min().unwrap_or_default();
-            let out = head(&searched, &sources, &written.form, &found, revision);
+            let spec = sources.first().map(|source| source.ready.store().spec());
+            let counted = Counted { next: found.next.as_deref(), remaining: found.remaining };
+            let out = head(&searched, spec, &written.form, counted, revision);
             let body = RowsBody { out, hits: found.hits.into_iter(), written, first: true, done: false };
             let response = json_response(body.boxed_unsync());
             asked.encoded(response, wanted.encoding).await.map(|body| pace.body(body))
@@ -226,11 +232,17 @@ impl Reader {
         Ok(response)
     }
 
-    async fn form(&self, searched: &Searched<'_>, wanted: Negotiated, watch: bool) -> Result<Form, Status> {
+    /// The form of an answer; `spec` is the kind of which it is, if it is of one.
+    async fn form(
+        &self,
+        searched: &Searched<'_>,
+        spec: Option<&KindSpec>,
+        wanted: Negotiated,
+        watch: bool,
+    ) -> Result<Form, Status> {
         let query = searched.asked.query;
-        match (&searched.collection, searched.sources.first()) {
-            (None, Some(source)) => {
-                let spec = source.ready.store().spec();
+        match (&searched.collection, spec) {
+            (None, Some(spec)) => {
                 let tables = Tables::of(&self.stores, &spec.gvr, wanted.transform, query).await;
                 if watch {
                     Form::of_object(wanted.transform, spec, &tables)
@@ -302,26 +314,44 @@ async fn find(searched: &Searched<'_>, sources: &[Source], naming: &Naming) -> F
     let query = &searched.query;
     let controllers = match &query.owner {
         None => None,
-        Some(owner) => Some(owners::controllers(owner, query, &searched.owners, sources, naming).await),
+        Some(owner) => {
+            let kinds = owners::Kinds { owner, query, kinds: &searched.owners, naming };
+            Some(owners::controllers(kinds, sources).await)
+        }
     };
     let owners = controllers.as_ref();
     Search { sources, query, owners, naming, is_of_fleet: searched.is_of_fleet }.find().await
 }
 
-/// What is before the items of a list.
-fn head(searched: &Searched<'_>, sources: &[Source], form: &Form, found: &Found, revision: Revision) -> Vec<u8> {
+/// What a list says of what follows.
+#[derive(Clone, Copy)]
+struct Counted<'a> {
+    /// The token of the next page.
+    next: Option<&'a str>,
+    /// How many rows follow.
+    remaining: u64,
+}
+
+/// What is before the items of a list; `spec` is the kind of which it is, if it is of one.
+fn head(
+    searched: &Searched<'_>,
+    spec: Option<&KindSpec>,
+    form: &Form,
+    counted: Counted<'_>,
+    revision: Revision,
+) -> Vec<u8> {
     let mut out = vec![b'{'];
     let mut metadata = Vec::new();
     // Writing to memory has no way to fail.
     let _infallible = write!(metadata, "\"resourceVersion\":\"{revision}\"");
-    if let Some(next) = &found.next {
+    if let Some(next) = counted.next {
         let _infallible = write!(metadata, ",\"continue\":\"{next}\"");
     }
     if searched.query.page.with_remaining {
-        let _infallible = write!(metadata, ",\"remainingItemCount\":{}", found.remaining);
+        let _infallible = write!(metadata, ",\"remainingItemCount\":{}", counted.remaining);
     }
-    match (&searched.collection, sources.first()) {
-        (None, Some(source)) => form.list_type(source.ready.store().spec(), &mut out),
+    match (&searched.collection, spec) {
+        (None, Some(spec)) => form.list_type(spec, &mut out),
         (collection, _) => {
             form.collection_type(COLLECTION_TYPE, &mut out);
             if let Some(Collected { name, types }) = collection.as_ref().filter(|_| form.is_whole()) {

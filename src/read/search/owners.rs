@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use crate::{
+    config::MemberName,
     read::search::find::{Controllers, Search, Source},
     search::{Owner, OwnerBy, Query},
     store::{Key, Naming, Referent, Row},
@@ -11,70 +12,86 @@ use kubefold_wire::resource::Gvr;
 
 /// A level of owners.
 #[derive(Default)]
-struct Level {
-    uids: HashSet<String>,
+pub(super) struct Level {
+    pub(super) uids: HashSet<String>,
     referents: Vec<Referent>,
     /// Whoever has the UID is not known, and so not who refers to it.
     is_nameless: bool,
 }
 
-/// The controllers of what is found in `sources`. `kinds` are those that may own something, and of which the reader may see
-/// what each has.
+/// Where owners are looked for: kinds of which the reader may see what each has, in the members of the query.
+#[derive(Clone, Copy)]
+pub(super) struct Kinds<'a> {
+    pub(super) owner: &'a Owner,
+    pub(super) query: &'a Query,
+    pub(super) kinds: &'a [Source],
+    pub(super) naming: &'a Naming,
+}
+
+/// The controllers of what is found in `sources`.
 ///
 /// Shape: a walk over the kinds that may be the owner, then over what refers to each level alone.
-pub(super) async fn controllers(
-    owner: &Owner,
-    query: &Query,
-    kinds: &[Source],
-    sources: &[Source],
-    naming: &Naming,
-) -> Controllers {
-    let mut level = Level::default();
-    let named = |source: &Source, row: &Row| match &owner.by {
-        OwnerBy::Uid(uid) => row.uid() == uid,
-        OwnerBy::Name { name, resource } => {
-            let gvr: &Gvr = &source.ready.store().spec().gvr;
-            let fits =
-                |wanted: &crate::search::GroupResource| wanted.group == *gvr.group && wanted.resource == *gvr.resource;
-            resource.as_ref().is_none_or(fits) && row.name(naming, gvr) == name.as_str()
-        }
-    };
-    let sees = |source: &Source, row: &Row| {
-        row.member().is_some_and(|member| source.audience.sees_member(member) && query.admits_cluster(member.as_str()))
-    };
-    for source in kinds {
-        for (at, entry) in source.snapshot.objects.values().enumerate() {
-            if at % 512 == 511 {
-                tokio::task::yield_now().await;
-            }
-            for row in Row::all_of(entry).iter().filter(|row| named(source, row) && sees(source, row)) {
-                level.add(source, row, naming);
-            }
-        }
+pub(super) async fn controllers(of: Kinds<'_>, sources: &[Source]) -> Controllers {
+    let mut level = of.owner().await;
+    for _ in 0..of.owner.seniority {
+        level = of.controlled_by(&level);
     }
-    if let (OwnerBy::Uid(uid), true) = (&owner.by, level.uids.is_empty()) {
-        level.uids.insert(uid.clone());
-        level.is_nameless = true;
+    let of_sources = || sources.iter().map(|source| keys(source, &level.referents, false)).collect();
+    Controllers { keys: (!level.is_nameless).then(of_sources), uids: level.uids }
+}
+
+impl Kinds<'_> {
+    /// The owner itself.
+    pub(super) async fn owner(self) -> Level {
+        let mut level = Level::default();
+        let named = |source: &Source, row: &Row| match &self.owner.by {
+            OwnerBy::Uid(uid) => row.uid() == uid,
+            OwnerBy::Name { name, resource } => {
+                let gvr: &Gvr = &source.ready.store().spec().gvr;
+                resource.as_ref().is_none_or(|wanted| wanted.is_of(gvr)) && row.name(self.naming, gvr) == name.as_str()
+            }
+        };
+        for source in self.kinds {
+            for (at, entry) in source.snapshot.objects.values().enumerate() {
+                if at % 512 == 511 {
+                    tokio::task::yield_now().await;
+                }
+                for row in Row::all_of(entry).iter().filter(|row| named(source, row) && self.sees(source, row)) {
+                    level.add(source, row, self.naming);
+                }
+            }
+        }
+        if let (OwnerBy::Uid(uid), true) = (&self.owner.by, level.uids.is_empty()) {
+            level.join([uid.clone()]);
+        }
+        level
     }
-    for _ in 0..owner.seniority {
+
+    /// What a level controls.
+    pub(super) fn controlled_by(self, level: &Level) -> Level {
         let mut next = Level::default();
-        let of_level = Controllers { uids: level.uids, keys: None };
-        let controlled = Query { owner: Some(owner.clone()), ..Query::default() };
+        let of_level = Controllers { uids: level.uids.clone(), keys: None };
+        let controlled = Query { owner: Some(self.owner.clone()), ..Query::default() };
+        let (kinds, naming) = (self.kinds, self.naming);
         let search = Search { sources: kinds, query: &controlled, owners: Some(&of_level), naming, is_of_fleet: false };
         for source in kinds {
             let keys = keys(source, &level.referents, level.is_nameless);
             for entry in keys.iter().filter_map(|key| source.snapshot.get(key.as_bytes())) {
-                for row in Row::all_of(entry).iter().filter(|row| sees(source, row)) {
+                for row in Row::all_of(entry).iter().filter(|row| self.sees(source, row)) {
                     if search.judge(source, row, |_, _| ()).is_some() {
                         next.add(source, row, naming);
                     }
                 }
             }
         }
-        level = next;
+        next
     }
-    let of_sources = || sources.iter().map(|source| keys(source, &level.referents, false)).collect();
-    Controllers { keys: (!level.is_nameless).then(of_sources), uids: level.uids }
+
+    fn sees(self, source: &Source, row: &Row) -> bool {
+        let is_seen =
+            |member: &MemberName| source.audience.sees_member(member) && self.query.admits_cluster(member.as_str());
+        row.member().is_some_and(is_seen)
+    }
 }
 
 fn keys(source: &Source, referents: &[Referent], all: bool) -> Vec<Key> {
@@ -85,6 +102,13 @@ fn keys(source: &Source, referents: &[Referent], all: bool) -> Vec<Key> {
 }
 
 impl Level {
+    /// Adds owners of which no store has anything.
+    pub(super) fn join(&mut self, uids: impl IntoIterator<Item = String>) {
+        let before = self.uids.len();
+        self.uids.extend(uids);
+        self.is_nameless |= self.uids.len() > before;
+    }
+
     fn add(&mut self, source: &Source, row: &Row, naming: &Naming) {
         let Some(member) = row.member() else { return };
         let spec = source.ready.store().spec();

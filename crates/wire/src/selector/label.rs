@@ -174,6 +174,11 @@ impl<'a> Labels<'a> {
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_ref())
     }
+
+    /// Keys and values, as they are written; a key may stand twice, and then the first counts.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (key.as_ref(), value.as_ref()))
+    }
 }
 
 impl Requirement {

@@ -1,0 +1,152 @@
+//! A search over the rows of one kind, as statements.
+
+use crate::search::{
+    Condition, Owners, Query, Value,
+    sql::{
+        Dialect, fields, order,
+        text::{Parameter, Statement, Writer},
+    },
+};
+use kubefold_wire::{
+    resource::Gvr,
+    selector::{Operator, Requirement},
+};
+
+/// Which rows a query is asked of. Shape: one kind, some members.
+#[derive(Clone, Copy, Debug)]
+pub struct Selection<'a> {
+    /// The kind's resource.
+    pub gvr: &'a Gvr,
+    /// The kind's name.
+    pub kind: &'a str,
+    /// The members whose objects the caller may list; absent for all.
+    pub members: Option<&'a [&'a str]>,
+    /// The one namespace of which he may list them; empty for all.
+    pub namespace: &'a str,
+    /// Who has to control what is found.
+    pub owners: Owners<'a>,
+}
+
+/// Tables and their names in every statement.
+const FROM: &str = " FROM feeds f JOIN objects o ON o.feed = f.id WHERE ";
+
+impl Query {
+    /// The rows of one page: `f.member`, then `o.key`, `o.uid`, `o.revision`, `o.deleted_us`, `o.digest` and `o.document`.
+    ///
+    /// Shape: one row more than [`Page::size`](crate::search::Page::size) allows, if there is one: then rows follow. Their order is
+    /// the query's.
+    pub fn page_statement(&self, of: &Selection<'_>, dialect: Dialect) -> Statement {
+        let mut out = Writer::new(dialect);
+        out.push("SELECT f.member, o.key, o.uid, o.revision, o.deleted_us, o.digest, o.document").push(FROM);
+        self.conditions(of, &mut out);
+        out.push(" ORDER BY ");
+        order::order_by(&mut out, &self.order);
+        let rows = |number: usize| Parameter::Integer(i64::try_from(number).unwrap_or(i64::MAX));
+        let size = self.page.size().map_or(usize::MAX, |size| size.saturating_add(1));
+        out.push(" LIMIT ").bind(rows(size)).push(" OFFSET ").bind(rows(self.page.offset));
+        out.finish()
+    }
+
+    /// How many rows match, behind the place where the page begins: one number.
+    pub fn count_statement(&self, of: &Selection<'_>, dialect: Dialect) -> Statement {
+        let mut out = Writer::new(dialect);
+        out.push("SELECT count(*)").push(FROM);
+        self.conditions(of, &mut out);
+        out.finish()
+    }
+
+    /// The UIDs of the rows that match, whatever the page.
+    pub fn uids_statement(&self, of: &Selection<'_>, dialect: Dialect) -> Statement {
+        let mut out = Writer::new(dialect);
+        out.push("SELECT o.uid").push(FROM);
+        self.conditions(of, &mut out);
+        out.finish()
+    }
+
+    /// Appends what has to hold; what is looked up in an index comes first.
+    fn conditions(&self, of: &Selection<'_>, out: &mut Writer) {
+        out.push("f.\"group\" = ").bind_text(&of.gvr.group);
+        out.push(" AND f.version = ").bind_text(&of.gvr.version);
+        out.push(" AND f.resource = ").bind_text(&of.gvr.resource);
+        if let Some(members) = of.members {
+            out.push(" AND f.member").among(members);
+        }
+        let time = if self.deleted {
+            out.push(" AND o.deleted_us > 0");
+            "o.deleted_us"
+        } else {
+            // What is there of a feed without a revision is of several moments.
+            out.push(" AND f.revision > 0 AND o.deleted_us = 0");
+            "o.created_us"
+        };
+        if !of.namespace.is_empty() {
+            out.push(" AND o.namespace = ").bind_text(of.namespace);
+        }
+        if let Some(since) = self.created.since {
+            out.push(" AND ").push(time).push(" >= ").bind(Parameter::Integer(since));
+        }
+        if let Some(before) = self.created.before {
+            out.push(" AND ").push(time).push(" < ").bind(Parameter::Integer(before));
+        }
+        if let Some(owners) = of.owners {
+            let mut uids: Vec<&str> = owners.iter().map(String::as_str).collect();
+            uids.sort_unstable();
+            out.push(" AND o.owner").among(&uids);
+        }
+        for (column, conditions) in
+            [("f.member", &self.clusters), ("o.namespace", &self.namespaces), ("o.name", &self.names)]
+        {
+            conditions.iter().for_each(|condition| text_condition(column, condition, out));
+        }
+        for part in self.fuzzy.iter().filter(|part| !part.is_empty()) {
+            let (find, by_bytes) = (out.dialect.place_of_text(), out.dialect.by_bytes());
+            out.push(" AND ").push(find).push("(lower(o.name").push(by_bytes).push("), ");
+            out.bind_text(&part.to_ascii_lowercase()).push(") > 0");
+        }
+        self.labels.iter().for_each(|requirement| label(requirement, out));
+        for term in &self.fields {
+            out.push(" AND ");
+            fields::term(out, term);
+        }
+        if let Some(place) = &self.page.after {
+            let kind = Value::Text(format!("{}.{}", of.kind, of.gvr.group));
+            out.push(" AND ");
+            order::behind(out, &self.order, place, &kind);
+        }
+    }
+}
+
+/// Appends whether a column meets a condition; an empty text is none.
+fn text_condition(column: &str, condition: &Condition, out: &mut Writer) {
+    let values: Vec<&str> = condition.values.iter().map(String::as_str).filter(|value| !value.is_empty()).collect();
+    out.push(" AND ");
+    match condition.operator {
+        Operator::In => drop(out.push(column).among(&values)),
+        Operator::NotIn => drop(out.push("NOT (").push(column).among(&values).push(")")),
+        Operator::Exists => drop(out.push(column).push(" <> ''")),
+        Operator::NotExists => drop(out.push(column).push(" = ''")),
+        // No condition of a text has these.
+        Operator::Greater | Operator::Less => drop(out.push("1 = 0")),
+    }
+}
+
+/// Appends whether an object's labels meet a requirement.
+fn label(requirement: &Requirement, out: &mut Writer) {
+    let Requirement { key, operator, values } = requirement;
+    let all: Vec<&str> = values.iter().map(String::as_str).collect();
+    let is_met = !matches!(operator, Operator::NotIn | Operator::NotExists);
+    out.push(if is_met { " AND o.id IN (" } else { " AND o.id NOT IN (" });
+    out.push("SELECT l.object FROM labels l WHERE l.key = ").bind_text(key);
+    match operator {
+        Operator::In | Operator::NotIn => drop(out.push(" AND l.value").among(&all)),
+        Operator::Exists | Operator::NotExists => {}
+        Operator::Greater | Operator::Less => {
+            let comparison = if *operator == Operator::Greater { " > " } else { " < " };
+            match values.first().and_then(|value| value.parse().ok()) {
+                Some(bound) => drop(out.push(" AND l.number").push(comparison).bind(Parameter::Integer(bound))),
+                None => drop(out.push(" AND 1 = 0")),
+            }
+        }
+    }
+    out.push(")");
+}

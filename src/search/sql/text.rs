@@ -1,0 +1,70 @@
+//! A statement in the making: its text, and what is bound to it in the order of the text.
+
+use crate::search::sql::Dialect;
+
+/// What is bound to a statement.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Parameter {
+    /// A text.
+    Text(String),
+    /// A whole number.
+    Integer(i64),
+    /// Any other number.
+    Number(f64),
+}
+
+/// A statement with its parameters, the first of which is number 1.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Statement {
+    /// The text.
+    pub text: String,
+    /// What is bound to it.
+    pub parameters: Vec<Parameter>,
+}
+
+/// Appends to a statement.
+pub(super) struct Writer {
+    pub(super) dialect: Dialect,
+    text: String,
+    parameters: Vec<Parameter>,
+}
+
+impl Writer {
+    pub(super) fn new(dialect: Dialect) -> Self {
+        Self { dialect, text: String::new(), parameters: Vec::new() }
+    }
+
+    /// Appends text of the program itself.
+    pub(super) fn push(&mut self, text: &str) -> &mut Self {
+        self.text.push_str(text);
+        self
+    }
+
+    /// Appends a place for a value.
+    pub(super) fn bind(&mut self, parameter: Parameter) -> &mut Self {
+        let place = self.dialect.place(self.parameters.len() + 1, &parameter);
+        self.text.push_str(&place);
+        self.parameters.push(parameter);
+        self
+    }
+
+    /// The same for a text.
+    pub(super) fn bind_text(&mut self, text: &str) -> &mut Self {
+        self.bind(Parameter::Text(text.to_owned()))
+    }
+
+    /// Appends ` IN (...)`: what stands before it is one of the values.
+    pub(super) fn among(&mut self, values: &[&str]) -> &mut Self {
+        if let [one] = values {
+            return self.push(" = ").bind_text(one);
+        }
+        // One parameter, however many there are: a statement may have no more than some thousands.
+        let [before, behind] = self.dialect.texts();
+        let all = serde_json::Value::from(values.to_vec()).to_string();
+        self.push(" IN (").push(before).bind(Parameter::Text(all)).push(behind).push(")")
+    }
+
+    pub(super) fn finish(self) -> Statement {
+        Statement { text: self.text, parameters: self.parameters }
+    }
+}
