@@ -22,6 +22,8 @@ use kubefold_wire::{reword::reworded, warning::Warnings};
 
 /// Member-local objects that are deleted at once.
 const IN_PARALLEL: usize = 16;
+/// Folded objects that are deleted at once: each is a write in every member.
+const FOLDED_IN_PARALLEL: usize = 4;
 
 /// An object to delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,8 +49,7 @@ pub(super) async fn delete_collection<F: Fleet>(
     let options = Options::read(request)?;
     let (mut warnings, mut done) = (Warnings::default(), 0);
     let (member_locals, folded): (Vec<_>, Vec<_>) = selected.iter().partition(|one| one.member_local.is_some());
-    // A folded object is many writes itself: one after the other.
-    for some in member_locals.chunks(IN_PARALLEL).chain(folded.chunks(1)) {
+    for some in member_locals.chunks(IN_PARALLEL).chain(folded.chunks(FOLDED_IN_PARALLEL)) {
         let replies = join_all(some.iter().map(|one| delete_one(writer, request, &options, one))).await;
         let mut failed = None;
         for (one, reply) in some.iter().zip(replies) {

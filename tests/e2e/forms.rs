@@ -608,8 +608,7 @@ async fn what_strictness_forbids(api: &Api, member: &Api, deployments: &str) {
     body = body.replacen("\"replicas\":1", "\"colour\":\"red\",\"replicas\":2,\"replicas\":1", 1);
     let path = format!("{deployments}?fieldValidation=Strict&dryRun=All");
     let headers = [(header::CONTENT_TYPE, "application/json")];
-    let [ours, theirs] =
-        [api, member].map(async |api| ask(api, &Method::POST, &path, &headers, &body).await.json());
+    let [ours, theirs] = [api, member].map(async |api| ask(api, &Method::POST, &path, &headers, &body).await.json());
     let (ours, theirs) = (ours.await, theirs.await);
     assert_eq!(ours["message"], theirs["message"]);
     assert!(ours["message"].as_str().unwrap().contains("unknown field \"spec.colour\", duplicate field"), "{ours}");
