@@ -3,10 +3,7 @@
 
 use std::time::Duration;
 
-use kubefold_sql::{
-    SqlError,
-    rusqlite::{Connection, OptionalExtension, Result as SqlResult, params},
-};
+use kubefold_sql::{Sql, SqlError, Value, params};
 
 use crate::{
     mirror::file::{File, signed},
@@ -18,12 +15,12 @@ use crate::{
 const SHARE: u64 = 4;
 
 /// Keeps what a feed has under a key as deleted, if it is another object than that of the UID.
-pub(super) fn bury(sql: &Connection, feed: i64, key: &str, but_uid: &str, at_us: i64) -> SqlResult<()> {
-    let mut find = sql.prepare_cached(
-        "SELECT id, uid, document FROM objects WHERE feed = ?1 AND key = ?2 AND deleted_us = 0 AND (uid <> ?3 OR uid = '')",
-    )?;
-    let found = find.query_row(params![feed, key, but_uid], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
-    let Some((id, uid, document)): Option<(i64, String, Vec<u8>)> = found.optional()? else { return Ok(()) };
+pub(super) fn bury(sql: Sql<'_>, feed: i64, key: &str, but_uid: &str, at_us: i64) -> Result<(), SqlError> {
+    let find = "SELECT id, uid, document FROM objects
+        WHERE feed = ?1 AND key = ?2 AND deleted_us = 0 AND (uid <> ?3 OR uid = '')";
+    let found: Option<(i64, String, Vec<u8>)> =
+        sql.row(find, params![feed, key, but_uid], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let Some((id, uid, document)) = found else { return Ok(()) };
     let json = String::from_utf8(document).unwrap_or_default();
     // What was kept by an earlier version has none.
     let uid = if uid.is_empty() { Indexed::uid_of(&json).unwrap_or_default() } else { uid };
@@ -31,25 +28,25 @@ pub(super) fn bury(sql: &Connection, feed: i64, key: &str, but_uid: &str, at_us:
         return Ok(());
     }
     // Two objects of one key may have been deleted in one turn of the clock.
-    let mut last =
-        sql.prepare_cached("SELECT coalesce(max(deleted_us), 0) FROM objects WHERE feed = ?1 AND key = ?2")?;
-    let last: i64 = last.query_row(params![feed, key], |row| row.get(0))?;
-    let mut bury = sql.prepare_cached("UPDATE objects SET deleted_us = ?2, uid = ?3 WHERE id = ?1")?;
-    bury.execute(params![id, at_us.max(last + 1), uid])?;
+    let last = "SELECT max(deleted_us) FROM objects WHERE feed = ?1 AND key = ?2";
+    let last: Option<i64> = sql.row(last, params![feed, key], |row| row.get(0))?.flatten();
+    let at_us = at_us.max(last.unwrap_or_default() + 1);
+    sql.execute("UPDATE objects SET deleted_us = ?2, uid = ?3 WHERE id = ?1", params![id, at_us, &uid])?;
     index(sql, id, key, &json)
 }
 
 /// Puts beside an object what is looked for.
-pub(super) fn index(sql: &Connection, object: i64, key: &str, json: &str) -> SqlResult<()> {
+pub(super) fn index(sql: Sql<'_>, object: i64, key: &str, json: &str) -> Result<(), SqlError> {
     let (namespace, name) = key.split_once('/').unwrap_or(("", key));
     let Indexed { created_us, owner, labels } = Indexed::of(json);
-    let mut put =
-        sql.prepare_cached("UPDATE objects SET namespace = ?2, name = ?3, created_us = ?4, owner = ?5 WHERE id = ?1")?;
-    put.execute(params![object, namespace, name, created_us, owner])?;
-    let mut put = sql.prepare_cached(
+    let put = "UPDATE objects SET namespace = ?2, name = ?3, created_us = ?4, owner = ?5 WHERE id = ?1";
+    sql.execute(put, params![object, namespace, name, created_us, owner.as_deref()])?;
+    let put = sql.prepare(
         "INSERT INTO labels (object, key, value, number) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (object, key) DO NOTHING",
     )?;
-    labels.iter().try_for_each(|label| put.execute(params![object, label.key, label.value, label.number]).map(|_| ()))
+    put.execute_all(labels.iter().map(|label| {
+        [Value::from(object), Value::from(&label.key), Value::from(&label.value), Value::from(label.number)]
+    }))
 }
 
 impl File {
@@ -59,16 +56,16 @@ impl File {
         let until = micros.map_or(i64::MAX, |micros| signed(unix_micros().saturating_sub(micros)));
         let share = signed(bytes_max / SHARE);
         self.write(move |sql| {
-            sql.execute("DELETE FROM objects WHERE deleted_us > 0 AND deleted_us < ?1", [until])?;
+            sql.execute("DELETE FROM objects WHERE deleted_us > 0 AND deleted_us < ?1", params![until])?;
             sql.execute(
                 "DELETE FROM objects WHERE id IN (
                      SELECT id FROM (
                          SELECT id, sum(length(document)) OVER (ORDER BY deleted_us DESC, id DESC) AS bytes
                          FROM objects WHERE deleted_us > 0
                      ) AS latest WHERE bytes > ?1)",
-                [share],
+                params![share],
             )
-            .map(|_| ())
+            .map(drop)
         })
     }
 }

@@ -8,10 +8,7 @@ use std::{
 };
 
 use aws_lc_rs::digest::{SHA256, digest};
-use kubefold_sql::{
-    Database, Durability, OpenError, SqlError, StateKey,
-    rusqlite::{Connection, OptionalExtension, Result as SqlResult, Row, params},
-};
+use kubefold_sql::{Database, Durability, OpenError, Row, Sql, SqlError, StateKey, Value, params};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -21,75 +18,12 @@ use crate::{
         deleted::bury,
         figures::Counted,
         kind::{MirrorError, MirroredKind, is_secret},
+        tables::MIGRATIONS,
     },
     store::{Changes, MemberDocument, Position, unix_micros},
 };
 use kubefold_wire::resource::Gvr;
 
-/// A feed whose revision is 0 has objects of several moments, and counts for nothing.
-pub(super) const MIGRATIONS: [&str; 2] = [
-    "
-CREATE TABLE feeds (
-    id INTEGER PRIMARY KEY,
-    \"group\" TEXT NOT NULL,
-    version TEXT NOT NULL,
-    resource TEXT NOT NULL,
-    member TEXT NOT NULL,
-    cluster_uid TEXT NOT NULL,
-    revision INTEGER NOT NULL,
-    definition INTEGER NOT NULL,
-    followed_at_ms INTEGER NOT NULL,
-    is_followed INTEGER NOT NULL,
-    UNIQUE (\"group\", version, resource, member)
-) STRICT;
-CREATE TABLE objects (
-    id INTEGER PRIMARY KEY,
-    feed INTEGER NOT NULL REFERENCES feeds (id) ON DELETE CASCADE,
-    key TEXT NOT NULL,
-    revision INTEGER NOT NULL,
-    digest INTEGER NOT NULL,
-    document BLOB NOT NULL,
-    UNIQUE (feed, key)
-) STRICT;
-CREATE TABLE catalogs (
-    member TEXT PRIMARY KEY,
-    cluster_uid TEXT NOT NULL,
-    catalog TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE TABLE key_proof (id INTEGER PRIMARY KEY CHECK (id = 1), proof BLOB NOT NULL) STRICT;
-",
-    "
-CREATE TABLE rows (
-    id INTEGER PRIMARY KEY,
-    feed INTEGER NOT NULL REFERENCES feeds (id) ON DELETE CASCADE,
-    key TEXT NOT NULL,
-    uid TEXT NOT NULL,
-    revision INTEGER NOT NULL,
-    digest INTEGER NOT NULL,
-    document BLOB NOT NULL,
-    deleted_us INTEGER NOT NULL DEFAULT 0,
-    namespace TEXT,
-    name TEXT,
-    created_us INTEGER,
-    owner TEXT,
-    UNIQUE (feed, key, deleted_us)
-) STRICT;
-INSERT INTO rows (id, feed, key, uid, revision, digest, document)
-    SELECT id, feed, key, '', revision, digest, document FROM objects;
-DROP TABLE objects;
-ALTER TABLE rows RENAME TO objects;
-CREATE INDEX objects_deleted ON objects (deleted_us) WHERE deleted_us > 0;
-CREATE INDEX objects_owner ON objects (owner) WHERE owner IS NOT NULL;
-CREATE TABLE labels (
-    object INTEGER NOT NULL REFERENCES objects (id) ON DELETE CASCADE,
-    key TEXT NOT NULL,
-    value TEXT NOT NULL,
-    number INTEGER,
-    PRIMARY KEY (object, key)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX labels_value ON labels (key, value, object);
-",
-];
 /// Objects that are read at once.
 const PAGE_OBJECTS: i64 = 512;
 /// Bytes of documents that one transaction writes of a whole feed.
@@ -152,16 +86,20 @@ pub(super) struct Written {
 impl File {
     /// Opens the database, or begins one.
     pub(super) fn open(path: &Path, key: Option<StateKey>, keeps_deleted: bool) -> Result<Self, OpenError> {
-        let database = Database::open(path, &MIGRATIONS)?;
-        Ok(Self { database, key: key.map(Arc::new), keeps_deleted, counted_at: Mutex::default() })
+        Ok(Self::of(Database::open(path, &MIGRATIONS)?, key, keeps_deleted))
+    }
+
+    /// Takes a database with the tables.
+    pub(super) fn of(database: Database, key: Option<StateKey>, keeps_deleted: bool) -> Self {
+        Self { database, key: key.map(Arc::new), keeps_deleted, counted_at: Mutex::default() }
     }
 
     /// Bounds its size, and forgets what another key encrypted.
     pub(super) fn prepare(&self, bytes_max: u64) -> Result<(), SqlError> {
         self.database.read(|sql| {
-            let page: i64 = sql.pragma_query_value(None, "page_size", |row| row.get(0))?;
-            let pages = i64::try_from(bytes_max).unwrap_or(i64::MAX) / page.max(1);
-            sql.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
+            let page: Option<i64> = sql.row("PRAGMA page_size", &[], |row| row.get(0))?;
+            let pages = i64::try_from(bytes_max).unwrap_or(i64::MAX) / page.unwrap_or(1).max(1);
+            sql.batch(&format!("PRAGMA max_page_count = {pages}"))
         })?;
         let key = self.key.clone();
         self.write(move |sql| prove(sql, key.as_deref()))
@@ -174,36 +112,33 @@ impl File {
 
     pub(super) fn write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Connection) -> SqlResult<T> + Send + 'static,
+        work: impl FnOnce(Sql<'_>) -> Result<T, SqlError> + Send + 'static,
     ) -> Result<T, SqlError> {
         self.database.write(Durability::Written, work)
     }
 
     /// Forgets the feeds that are not to be kept.
     pub(super) fn retain(&self, is_kept: impl Fn(&MirroredKind) -> bool) -> Result<(), SqlError> {
-        let all: Vec<(i64, Option<MirroredKind>)> = self.database.read(|sql| {
-            let mut feeds = sql.prepare("SELECT id, \"group\", version, resource, member FROM feeds")?;
-            feeds.query_map([], |row| Ok((row.get(0)?, feed_of(row)?)))?.collect()
-        })?;
+        let feeds = "SELECT id, \"group\", version, resource, member FROM feeds";
+        let all: Vec<(i64, Option<MirroredKind>)> =
+            self.database.read(|sql| sql.rows(feeds, &[], |row| Ok((row.get(0)?, feed_of(row)?))))?;
         let gone: Vec<i64> =
             all.into_iter().filter(|(_, feed)| !feed.as_ref().is_some_and(&is_kept)).map(|(id, _)| id).collect();
         if gone.is_empty() {
             return Ok(());
         }
         self.write(move |sql| {
-            let mut delete = sql.prepare("DELETE FROM feeds WHERE id = ?1")?;
-            gone.iter().try_for_each(|id| delete.execute([id]).map(|_| ()))
+            let delete = sql.prepare("DELETE FROM feeds WHERE id = ?1")?;
+            gone.iter().try_for_each(|id| delete.execute(params![*id]).map(drop))
         })
     }
 
     pub(super) fn position(&self, feed: &MirroredKind) -> Result<Option<KeptPosition>, SqlError> {
         self.database.read(|sql| {
-            let mut find = sql.prepare_cached(
-                "SELECT cluster_uid, revision, definition, followed_at_ms, is_followed FROM feeds
-                 WHERE \"group\" = ?1 AND version = ?2 AND resource = ?3 AND member = ?4 AND revision > 0",
-            )?;
-            let kept = |row: &Row<'_>| {
-                let cluster_uid: String = row.get(0)?;
+            let find = "SELECT cluster_uid, revision, definition, followed_at_ms, is_followed FROM feeds
+                WHERE \"group\" = ?1 AND version = ?2 AND resource = ?3 AND member = ?4 AND revision > 0";
+            let kept = |row: Row<'_>| {
+                let cluster_uid: &str = row.get(0)?;
                 let position = Position {
                     cluster_uid: cluster_uid.into(),
                     revision: unsigned(row.get(1)?),
@@ -212,23 +147,19 @@ impl File {
                 let age = now_ms().checked_sub(unsigned(row.get(3)?)).map(Duration::from_millis);
                 Ok(KeptPosition { position, age, is_followed: row.get(4)? })
             };
-            let Gvr { group, version, resource } = &feed.gvr;
-            find.query_row(params![&**group, &**version, &**resource, feed.member.as_str()], kept).optional()
+            sql.row(find, &words(feed), kept)
         })
     }
 
     pub(super) fn page(&self, feed: &MirroredKind, after: &str) -> Result<Vec<KeptObject>, MirrorError> {
         let rows: Vec<Written> = self.database.read(|sql| {
             let Some(id) = id_of(sql, feed)? else { return Ok(Vec::new()) };
-            let mut page = sql.prepare_cached(
-                "SELECT key, uid, revision, digest, document FROM objects
-                 WHERE feed = ?1 AND key > ?2 AND deleted_us = 0 ORDER BY key LIMIT ?3",
-            )?;
-            let row = |row: &Row<'_>| {
+            let page = "SELECT key, uid, revision, digest, document FROM objects
+                WHERE feed = ?1 AND key > ?2 AND deleted_us = 0 ORDER BY key LIMIT ?3";
+            sql.rows(page, params![id, after, PAGE_OBJECTS], |row| {
                 let (key, uid, revision) = (row.get(0)?, row.get(1)?, row.get(2)?);
                 Ok(Written { key, uid, revision, digest: row.get(3)?, document: row.get(4)? })
-            };
-            page.query_map(params![id, after, PAGE_OBJECTS], row)?.collect()
+            })
         })?;
         rows.into_iter().map(|row| self.opened(feed, row)).collect()
     }
@@ -259,21 +190,26 @@ impl File {
                 return Ok(false);
             }
             let id = place_feed(sql, &feed, &position, signed(position.revision))?;
-            let mut gone = sql.prepare_cached(DELETE)?;
-            let mut put = sql.prepare_cached(PUT)?;
-            let mut text = Vec::new();
-            for (own_key, document) in objects {
-                if let Some(at) = deleted_at {
+            if let Some(at) = deleted_at {
+                for (own_key, document) in &objects {
                     let uid = document.as_ref().map(MemberDocument::uid).unwrap_or_default();
-                    bury(sql, id, &own_key, uid, at)?;
+                    bury(sql, id, own_key, uid, at)?;
                 }
+            }
+            if sql.is_postgres() {
+                return keep_at_once(sql, id, &feed, key.as_deref(), objects).map(|()| true);
+            }
+            let (gone, put, mut text) = (sql.prepare(DELETE)?, sql.prepare(PUT)?, Vec::new());
+            for (own_key, document) in objects {
                 match document {
-                    None => drop(gone.execute(params![id, own_key])?),
+                    None => drop(gone.execute(params![id, &own_key])?),
                     Some(document) => {
                         text.clear();
                         document.write(&mut text);
-                        let row = written(own_key, &document, std::mem::take(&mut text));
-                        text = execute(&mut put, id, &feed, key.as_deref(), row)?;
+                        let row =
+                            sealed(&feed, key.as_deref(), written(own_key, &document, std::mem::take(&mut text)))?;
+                        put.execute(&row.values(id))?;
+                        text = row.document;
                     }
                 }
             }
@@ -310,9 +246,13 @@ impl File {
     fn held(&self, feed: &MirroredKind) -> Result<HashMap<String, (i64, i64)>, SqlError> {
         self.database.read(|sql| {
             let Some(id) = id_of(sql, feed)? else { return Ok(HashMap::new()) };
-            let mut rows =
-                sql.prepare_cached("SELECT key, revision, digest FROM objects WHERE feed = ?1 AND deleted_us = 0")?;
-            rows.query_map([id], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))?.collect()
+            let mut held = HashMap::new();
+            let all = "SELECT key, revision, digest FROM objects WHERE feed = ?1 AND deleted_us = 0";
+            sql.each(all, params![id], |row| {
+                held.insert(row.get(0)?, (row.get(1)?, row.get(2)?));
+                Ok(())
+            })?;
+            Ok(held)
         })
     }
 
@@ -329,16 +269,15 @@ impl File {
         let deleted_at = self.deleted_at(&feed);
         self.write(move |sql| {
             let id = place_feed(sql, &feed, &position, revision)?;
-            let mut put = sql.prepare_cached(PUT)?;
             if let Some(at) = deleted_at {
                 rows.iter().try_for_each(|row| bury(sql, id, &row.key, &row.uid, at))?;
                 gone.iter().try_for_each(|own_key| bury(sql, id, own_key, "", at))?;
             }
-            for row in rows {
-                execute(&mut put, id, &feed, key.as_deref(), row)?;
-            }
-            let mut delete = sql.prepare_cached(DELETE)?;
-            gone.iter().try_for_each(|own_key| delete.execute(params![id, own_key]).map(|_| ()))
+            let rows = rows.into_iter().map(|row| sealed(&feed, key.as_deref(), row));
+            let rows = rows.collect::<Result<Vec<Written>, SqlError>>()?;
+            sql.prepare(PUT)?.execute_all(rows.iter().map(|row| row.values(id)))?;
+            let gone = gone.iter().map(|own_key| [Value::from(id), Value::from(own_key)]);
+            sql.prepare(DELETE)?.execute_all(gone)
         })
     }
 
@@ -346,10 +285,9 @@ impl File {
         let feed = feed.clone();
         self.write(move |sql| {
             let Some(id) = id_of(sql, &feed)? else { return Ok(()) };
-            let mut touch = sql.prepare_cached(
-                "UPDATE feeds SET is_followed = ?2, followed_at_ms = iif(?2, ?3, followed_at_ms) WHERE id = ?1",
-            )?;
-            touch.execute(params![id, is_followed, signed(now_ms())]).map(|_| ())
+            let touch = "UPDATE feeds SET is_followed = ?2,
+                followed_at_ms = CASE WHEN ?2 <> 0 THEN ?3 ELSE followed_at_ms END WHERE id = ?1";
+            sql.execute(touch, params![id, is_followed, signed(now_ms())]).map(drop)
         })
     }
 
@@ -357,30 +295,25 @@ impl File {
         let feed = feed.clone();
         self.write(move |sql| {
             let Some(id) = id_of(sql, &feed)? else { return Ok(()) };
-            sql.execute("DELETE FROM feeds WHERE id = ?1", [id]).map(|_| ())
+            sql.execute("DELETE FROM feeds WHERE id = ?1", params![id]).map(drop)
         })
     }
 
     pub(super) fn kinds(&self) -> Result<Vec<Gvr>, SqlError> {
         self.database.read(|sql| {
-            let mut all = sql.prepare("SELECT DISTINCT \"group\", version, resource FROM feeds")?;
-            let kind = |row: &Row<'_>| {
-                let [group, version, resource] = [row.get::<_, String>(0)?, row.get(1)?, row.get(2)?];
-                Ok(Gvr::new(&group, &version, &resource))
-            };
-            all.query_map([], kind)?.collect()
+            sql.rows("SELECT DISTINCT \"group\", version, resource FROM feeds", &[], |row| {
+                Ok(Gvr::new(row.get(0)?, row.get(1)?, row.get(2)?))
+            })
         })
     }
 
     pub(super) fn catalogs(&self) -> Result<Vec<KeptCatalog>, SqlError> {
         let all: Vec<Option<KeptCatalog>> = self.database.read(|sql| {
-            let mut all = sql.prepare("SELECT member, cluster_uid, catalog FROM catalogs")?;
-            let kept = |row: &Row<'_>| {
-                let (member, cluster_uid): (String, String) = (row.get(0)?, row.get(1)?);
+            sql.rows("SELECT member, cluster_uid, catalog FROM catalogs", &[], |row| {
+                let (member, cluster_uid): (&str, &str) = (row.get(0)?, row.get(1)?);
                 let (cluster_uid, document) = (cluster_uid.into(), row.get(2)?);
-                Ok(MemberName::new(&member).map(|member| KeptCatalog { member, cluster_uid, document }))
-            };
-            all.query_map([], kept)?.collect()
+                Ok(MemberName::new(member).map(|member| KeptCatalog { member, cluster_uid, document }))
+            })
         })?;
         Ok(all.into_iter().flatten().collect())
     }
@@ -388,11 +321,9 @@ impl File {
     pub(super) fn keep_catalog(&self, catalog: KeptCatalog) -> Result<(), SqlError> {
         self.write(move |sql| {
             let KeptCatalog { member, cluster_uid, document } = &catalog;
-            sql.execute(
-                "INSERT OR REPLACE INTO catalogs VALUES (?1, ?2, ?3)",
-                params![member.as_str(), &**cluster_uid, document],
-            )
-            .map(|_| ())
+            let put = "INSERT INTO catalogs VALUES (?1, ?2, ?3)
+                ON CONFLICT (member) DO UPDATE SET cluster_uid = excluded.cluster_uid, catalog = excluded.catalog";
+            sql.execute(put, params![member.as_str(), &**cluster_uid, document]).map(drop)
         })
     }
 
@@ -402,10 +333,15 @@ impl File {
         if counted_at.is_some_and(|at| at.elapsed() < COUNT_EVERY) {
             return None;
         }
-        let count = |sql: &Connection| {
-            let number = |statement: &str| sql.query_row(statement, [], |row| row.get::<_, i64>(0)).map(unsigned);
-            let pages = number("SELECT page_count FROM pragma_page_count")?;
-            let bytes = pages * number("SELECT page_size FROM pragma_page_size")?;
+        let count = |sql: Sql<'_>| {
+            let number = |statement: &str| {
+                Ok::<_, SqlError>(unsigned(sql.row(statement, &[], |row| row.get(0))?.unwrap_or_default()))
+            };
+            let bytes = if sql.is_postgres() {
+                number("SELECT pg_total_relation_size('objects')")?
+            } else {
+                number("SELECT page_count FROM pragma_page_count")? * number("SELECT page_size FROM pragma_page_size")?
+            };
             Ok(Counted { rows: number("SELECT count(*) FROM objects WHERE deleted_us = 0")?, bytes })
         };
         let counted = self.database.read(count).ok()?;
@@ -415,8 +351,8 @@ impl File {
 }
 
 /// Forgets what was encrypted with another key than this, or with one where there is none.
-fn prove(sql: &Connection, key: Option<&StateKey>) -> SqlResult<()> {
-    let proof: Option<Vec<u8>> = sql.query_row("SELECT proof FROM key_proof", [], |row| row.get(0)).optional()?;
+fn prove(sql: Sql<'_>, key: Option<&StateKey>) -> Result<(), SqlError> {
+    let proof: Option<Vec<u8>> = sql.row("SELECT proof FROM key_proof", &[], |row| row.get(0))?;
     let opens =
         |key: &StateKey, proof: &[u8]| key.open(PROOF_PLACE, proof).is_ok_and(|proof| proof == PROOF.as_bytes());
     match (key, &proof) {
@@ -427,10 +363,11 @@ fn prove(sql: &Connection, key: Option<&StateKey>) -> SqlResult<()> {
         }
         (Some(_), None) => {}
     }
-    sql.execute("DELETE FROM feeds WHERE \"group\" = '' AND resource = 'secrets'", [])?;
-    sql.execute("DELETE FROM key_proof", [])?;
+    sql.execute("DELETE FROM feeds WHERE \"group\" = '' AND resource = 'secrets'", &[])?;
+    sql.execute("DELETE FROM key_proof", &[])?;
     if let Some(key) = key {
-        sql.execute("INSERT INTO key_proof VALUES (1, ?1)", [key.seal(PROOF_PLACE, PROOF.as_bytes().to_vec())?])?;
+        let proof = key.seal(PROOF_PLACE, PROOF.as_bytes().to_vec())?;
+        sql.execute("INSERT INTO key_proof VALUES (1, ?1)", params![&proof])?;
     }
     Ok(())
 }
@@ -445,21 +382,43 @@ fn written(key: String, of: &MemberDocument, document: Vec<u8>) -> Written {
     Written { key, uid, revision, digest: digest_of(&document), document }
 }
 
-/// Writes a row, encrypted if its kind asks for that. Gives the memory of its document back.
-fn execute(
-    put: &mut kubefold_sql::rusqlite::CachedStatement<'_>,
+impl Written {
+    /// The parameters of [`PUT`].
+    fn values(&self, feed: i64) -> [Value<'_>; 6] {
+        let Self { key, uid, revision, digest, document } = self;
+        [feed.into(), key.into(), uid.into(), (*revision).into(), (*digest).into(), document.into()]
+    }
+}
+
+/// Encrypts a row if its kind asks for that.
+fn sealed(feed: &MirroredKind, key: Option<&StateKey>, row: Written) -> Result<Written, SqlError> {
+    match key.filter(|_| is_secret(&feed.gvr)) {
+        Some(key) => Ok(Written { document: key.seal(&place(feed, &row.key), row.document)?, ..row }),
+        None => Ok(row),
+    }
+}
+
+/// Writes what changed without waiting for each object: to a server each wait is one way there and back.
+fn keep_at_once(
+    sql: Sql<'_>,
     id: i64,
     feed: &MirroredKind,
     key: Option<&StateKey>,
-    row: Written,
-) -> SqlResult<Vec<u8>> {
-    let Written { key: own_key, uid, revision, digest, document } = row;
-    let document = match key.filter(|_| is_secret(&feed.gvr)) {
-        Some(key) => key.seal(&place(feed, &own_key), document)?,
-        None => document,
-    };
-    put.execute(params![id, own_key, uid, revision, digest, document])?;
-    Ok(document)
+    objects: HashMap<String, Option<MemberDocument>>,
+) -> Result<(), SqlError> {
+    let (mut gone, mut rows) = (Vec::new(), Vec::new());
+    for (own_key, document) in objects {
+        match document {
+            None => gone.push(own_key),
+            Some(document) => {
+                let mut text = Vec::new();
+                document.write(&mut text);
+                rows.push(sealed(feed, key, written(own_key, &document, text))?);
+            }
+        }
+    }
+    sql.prepare(DELETE)?.execute_all(gone.iter().map(|own_key| [Value::from(id), Value::from(own_key)]))?;
+    sql.prepare(PUT)?.execute_all(rows.iter().map(|row| row.values(id)))
 }
 
 /// What an encrypted object is encrypted for.
@@ -467,31 +426,32 @@ fn place(feed: &MirroredKind, own_key: &str) -> String {
     format!("objects/{}/{}/{own_key}", feed.gvr.qualified(), feed.member)
 }
 
-fn id_of(sql: &Connection, feed: &MirroredKind) -> SqlResult<Option<i64>> {
-    let mut find = sql.prepare_cached(
-        "SELECT id FROM feeds WHERE \"group\" = ?1 AND version = ?2 AND resource = ?3 AND member = ?4",
-    )?;
+/// A feed, as the tables name it.
+fn words(feed: &MirroredKind) -> [Value<'_>; 4] {
     let Gvr { group, version, resource } = &feed.gvr;
-    find.query_row(params![&**group, &**version, &**resource, feed.member.as_str()], |row| row.get(0)).optional()
+    [Value::from(&**group), Value::from(&**version), Value::from(&**resource), Value::from(feed.member.as_str())]
+}
+
+fn id_of(sql: Sql<'_>, feed: &MirroredKind) -> Result<Option<i64>, SqlError> {
+    let find = "SELECT id FROM feeds WHERE \"group\" = ?1 AND version = ?2 AND resource = ?3 AND member = ?4";
+    sql.row(find, &words(feed), |row| row.get(0))
 }
 
 /// Says whether all objects of a feed are there.
-fn is_complete(sql: &Connection, feed: &MirroredKind) -> SqlResult<bool> {
-    let Some(id) = id_of(sql, feed)? else { return Ok(false) };
-    let mut find = sql.prepare_cached("SELECT revision > 0 FROM feeds WHERE id = ?1")?;
-    find.query_row([id], |row| row.get(0))
+fn is_complete(sql: Sql<'_>, feed: &MirroredKind) -> Result<bool, SqlError> {
+    let find = "SELECT revision > 0 FROM feeds WHERE \"group\" = ?1 AND version = ?2 AND resource = ?3 AND member = ?4";
+    Ok(sql.row(find, &words(feed), |row| row.get(0))?.unwrap_or(false))
 }
 
 /// Notes where a feed stands; gives its number.
-fn place_feed(sql: &Connection, feed: &MirroredKind, position: &Position, revision: i64) -> SqlResult<i64> {
-    let mut put = sql.prepare_cached(
-        "INSERT INTO feeds (\"group\", version, resource, member, cluster_uid, revision, definition, followed_at_ms, is_followed)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 1)
-         ON CONFLICT (\"group\", version, resource, member) DO UPDATE SET cluster_uid = excluded.cluster_uid,
-             revision = excluded.revision, definition = excluded.definition, followed_at_ms = excluded.followed_at_ms,
-             is_followed = 1
-         RETURNING id",
-    )?;
+fn place_feed(sql: Sql<'_>, feed: &MirroredKind, position: &Position, revision: i64) -> Result<i64, SqlError> {
+    let put = "INSERT INTO feeds
+            (\"group\", version, resource, member, cluster_uid, revision, definition, followed_at_ms, is_followed)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 1)
+        ON CONFLICT (\"group\", version, resource, member) DO UPDATE SET cluster_uid = excluded.cluster_uid,
+            revision = excluded.revision, definition = excluded.definition, followed_at_ms = excluded.followed_at_ms,
+            is_followed = 1
+        RETURNING id";
     let Gvr { group, version, resource } = &feed.gvr;
     let Position { cluster_uid, definition, .. } = position;
     let of_feed = params![
@@ -504,12 +464,13 @@ fn place_feed(sql: &Connection, feed: &MirroredKind, position: &Position, revisi
         signed(*definition),
         signed(now_ms())
     ];
-    put.query_row(of_feed, |row| row.get(0))
+    let id = sql.row(put, of_feed, |row| row.get(0))?;
+    id.ok_or_else(|| SqlError::of_value("a statement that gives a row gave none"))
 }
 
-fn feed_of(row: &Row<'_>) -> SqlResult<Option<MirroredKind>> {
-    let [group, version, resource, member] = [row.get(1)?, row.get(2)?, row.get(3)?, row.get::<_, String>(4)?];
-    Ok(MemberName::new(&member).map(|member| MirroredKind { gvr: Gvr::new(&group, &version, &resource), member }))
+fn feed_of(row: Row<'_>) -> Result<Option<MirroredKind>, SqlError> {
+    let [group, version, resource, member] = [row.get(1)?, row.get(2)?, row.get(3)?, row.get::<&str>(4)?];
+    Ok(MemberName::new(member).map(|member| MirroredKind { gvr: Gvr::new(group, version, resource), member }))
 }
 
 /// A number that stands for a document.

@@ -14,6 +14,7 @@ mod file;
 mod kind;
 pub mod metrics;
 mod search;
+mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -26,7 +27,7 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
-use kubefold_sql::{KeyFile, OpenError, SqlError, rusqlite::ErrorCode};
+use kubefold_sql::{KeyFile, OpenError, SqlError};
 use parking_lot::Mutex;
 
 use crate::{
@@ -313,10 +314,8 @@ impl Mirror {
 
 /// Says whether a file is no mirror. A newer version's may be wanted again, and a disk that refuses would refuse a new file, too.
 fn is_damaged(error: &OpenError) -> bool {
-    use ErrorCode::{CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, PermissionDenied, ReadOnly, SystemIoFailure};
-    let of_disk = [CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, PermissionDenied, ReadOnly, SystemIoFailure];
     match error {
-        OpenError::Sql { cause, .. } => cause.sqlite_error_code().is_none_or(|code| !of_disk.contains(&code)),
+        OpenError::Sql { cause, .. } => !cause.is_of_place(),
         OpenError::Newer { .. } | OpenError::Io { .. } => false,
     }
 }

@@ -3,10 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use kubefold_sql::{
-    SqlError,
-    rusqlite::{Connection, Result as SqlResult, Row, params_from_iter, types::Value},
-};
+use kubefold_sql::{Row, Sql, SqlError, Value};
 
 use crate::{
     config::MemberName,
@@ -51,12 +48,12 @@ pub struct FoundPage {
 impl File {
     /// Finds one page of a kind.
     pub(super) fn search(&self, query: &Query, of: &Selection<'_>) -> Result<FoundPage, MirrorError> {
-        let page = query.page_statement(of, Dialect::Sqlite);
-        let count = query.page.with_remaining.then(|| query.count_statement(of, Dialect::Sqlite));
         // Both in one read: nothing is written between them.
         let (found, count) = self.database.read(|sql| {
-            let found = rows(sql, &page, found)?;
-            let count = count.map(|count| rows(sql, &count, |row| row.get::<_, i64>(0))).transpose()?;
+            let dialect = dialect(sql);
+            let found = rows(sql, &query.page_statement(of, dialect), found)?;
+            let count = query.page.with_remaining.then(|| query.count_statement(of, dialect));
+            let count = count.map(|count| rows(sql, &count, |row| row.get::<i64>(0))).transpose()?;
             Ok((found, count.and_then(|count| count.first().copied())))
         })?;
         let size = query.page.size().unwrap_or(usize::MAX);
@@ -76,8 +73,7 @@ impl File {
 
     /// The UIDs of all objects of a kind that match.
     pub(super) fn uids(&self, query: &Query, of: &Selection<'_>) -> Result<Vec<String>, SqlError> {
-        let statement = query.uids_statement(of, Dialect::Sqlite);
-        self.database.read(|sql| rows(sql, &statement, |row| row.get(0)))
+        self.database.read(|sql| rows(sql, &query.uids_statement(of, dialect(sql)), |row| row.get(0)))
     }
 }
 
@@ -88,17 +84,25 @@ struct Found {
     kept: Written,
 }
 
-fn found(row: &Row<'_>) -> SqlResult<Found> {
+fn found(row: Row<'_>) -> Result<Found, SqlError> {
     let (key, uid, revision) = (row.get(1)?, row.get(2)?, row.get(3)?);
     let kept = Written { key, uid, revision, digest: row.get(5)?, document: row.get(6)? };
     Ok(Found { member: row.get(0)?, deleted_us: row.get(4)?, kept })
 }
 
-fn rows<T>(sql: &Connection, statement: &Statement, read: impl FnMut(&Row<'_>) -> SqlResult<T>) -> SqlResult<Vec<T>> {
+fn dialect(sql: Sql<'_>) -> Dialect {
+    if sql.is_postgres() { Dialect::Postgres } else { Dialect::Sqlite }
+}
+
+fn rows<T>(
+    sql: Sql<'_>,
+    statement: &Statement,
+    read: impl Fn(Row<'_>) -> Result<T, SqlError>,
+) -> Result<Vec<T>, SqlError> {
     let values = statement.parameters.iter().map(|parameter| match parameter {
-        Parameter::Text(text) => Value::Text(text.clone()),
+        Parameter::Text(text) => Value::Text(text),
         Parameter::Integer(whole) => Value::Integer(*whole),
         Parameter::Number(number) => Value::Real(*number),
     });
-    sql.prepare_cached(&statement.text)?.query_map(params_from_iter(values), read)?.collect()
+    sql.rows(&statement.text, &values.collect::<Vec<_>>(), read)
 }

@@ -11,7 +11,7 @@ use kubefold_wire::{
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-use super::{file::MIGRATIONS, *};
+use super::{tables::MIGRATIONS, *};
 use crate::{
     config::{MemberName, load_text},
     search::Parameters,
@@ -116,7 +116,7 @@ fn opened(directory: &TempDir) -> Arc<Mirror> {
 /// What another program does to the database.
 fn meddle(directory: &TempDir, change: &'static str) {
     let database = Database::open(&directory.path().join(FILE), &MIGRATIONS).unwrap();
-    database.write(Durability::Synced, |sql| sql.execute_batch(change)).unwrap();
+    database.write(Durability::Synced, |sql| sql.batch(change)).unwrap();
 }
 
 fn error(mirror: &Mirror) -> String {

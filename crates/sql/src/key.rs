@@ -13,7 +13,6 @@ use aws_lc_rs::{
     hkdf, rand,
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
-use rusqlite::{Error as SqliteError, types::Type};
 
 use crate::MODE;
 
@@ -155,20 +154,20 @@ impl StateKey {
     /// Encrypts a record for its place, such as its table and key. It can be read at that place alone.
     ///
     /// Errors: the system gives no random numbers.
-    pub fn seal(&self, place: &str, mut record: Vec<u8>) -> rusqlite::Result<Vec<u8>> {
+    pub fn seal(&self, place: &str, mut record: Vec<u8>) -> Result<Vec<u8>, KeyError> {
         let mut seal = || -> Result<Vec<u8>, Unspecified> {
             let mut salt = [0; SALT_LEN];
             rand::fill(&mut salt)?;
             let nonce = self.derived(&salt)?.seal_in_place_append_tag(Aad::from(place), &mut record)?;
             Ok([&[FORMAT], &salt[..], nonce.as_ref(), &record].concat())
         };
-        seal().map_err(|Unspecified| SqliteError::ToSqlConversionFailure(Box::new(KeyError::Random)))
+        seal().map_err(|Unspecified| KeyError::Random)
     }
 
     /// Reads a record of [`StateKey::seal`].
     ///
-    /// Errors: [`SealedError`], as the cause.
-    pub fn open(&self, place: &str, record: &[u8]) -> rusqlite::Result<Vec<u8>> {
+    /// Errors: it is another record's, or another key's.
+    pub fn open(&self, place: &str, record: &[u8]) -> Result<Vec<u8>, SealedError> {
         let open = || {
             let (salt, rest) = record.strip_prefix(&[FORMAT])?.split_at_checked(SALT_LEN)?;
             let (nonce, sealed) = rest.split_at_checked(NONCE_LEN)?;
@@ -177,7 +176,7 @@ impl StateKey {
             sealed.truncate(opened);
             Some(sealed)
         };
-        open().ok_or_else(|| SqliteError::FromSqlConversionFailure(0, Type::Blob, Box::new(SealedError)))
+        open().ok_or(SealedError)
     }
 
     fn derived(&self, salt: &[u8]) -> Result<RandomizedNonceKey, Unspecified> {

@@ -1,121 +1,59 @@
 #![doc = include_str!("../README.md")]
 
+mod engine;
+mod error;
 mod key;
+pub mod postgres;
+mod statement;
+mod value;
 
 use std::{
-    fmt, fs, io, mem,
-    os::unix::fs::OpenOptionsExt,
-    path::{Path, PathBuf},
+    fmt, mem,
+    path::Path,
     sync::{Arc, Weak},
     thread,
     time::Duration,
 };
 
 use parking_lot::Mutex;
-pub use rusqlite;
-use rusqlite::{Connection, ErrorCode, ffi};
 
-pub use crate::key::{KeyError, KeyFile, SealedError, StateKey};
+use crate::{engine::Engine, postgres::Session};
+pub use crate::{
+    error::{OpenError, SqlError},
+    key::{KeyError, KeyFile, SealedError, StateKey},
+    postgres::{Postgres, PostgresError, PostgresFigures},
+    statement::{Sql, Statement},
+    value::{Column, Row, Value},
+};
 
 /// Nobody but the program's own user reads or writes the file.
 const MODE: u32 = 0o600;
-/// How long another process that has the file, such as a backup, may keep a write waiting.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a write that nobody waits for is put off at most.
 const LATER: Duration = Duration::from_millis(200);
-
-/// Why a file of state cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The disk refuses.
-    #[error("{path} cannot be read and written: {cause}")]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        cause: io::Error,
-    },
-    /// The file is damaged, or of another program.
-    #[error("{path} is no database that this program can use: {cause}")]
-    Sql {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        cause: rusqlite::Error,
-    },
-    /// A newer version of the program wrote the file.
-    #[error("{path} has format {format}, which a newer version wrote; this version knows formats up to {known}")]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// The number of migrations that the file has.
-        format: usize,
-        /// The number of migrations that this program has.
-        known: usize,
-    },
-}
-
-/// Why a statement or a commit failed. Nothing of the write that it was in can be read.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{cause}")]
-pub struct SqlError {
-    cause: Arc<rusqlite::Error>,
-    is_commit: bool,
-}
-
-impl From<rusqlite::Error> for SqlError {
-    fn from(error: rusqlite::Error) -> Self {
-        Self { cause: Arc::new(error), is_commit: false }
-    }
-}
-
-impl SqlError {
-    fn of_commit(error: rusqlite::Error) -> Self {
-        Self { cause: Arc::new(error), is_commit: true }
-    }
-
-    /// Says whether the disk, or what the file may have of it, is full.
-    pub fn is_full(&self) -> bool {
-        matches!(self.code(), Some(ErrorCode::DiskFull))
-    }
-
-    /// Says whether the write may be there after the process has ended, unless a later one is stored before: the disk
-    /// failed after it had taken the whole commit, such as while it synced it.
-    ///
-    /// Source: SQLite's `sqlite3WalFrames`. The frames of a commit are all written before they are synced, and the next
-    /// commit is written over one that failed.
-    pub fn is_outcome_unknown(&self) -> bool {
-        let is_certain =
-            matches!(self.code(), Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy | ErrorCode::ConstraintViolation));
-        self.is_commit && !is_certain
-    }
-
-    /// Says whether the file is no database any more, as far as could be seen.
-    pub fn is_damaged(&self) -> bool {
-        matches!(self.code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
-    }
-
-    fn code(&self) -> Option<ErrorCode> {
-        self.cause.sqlite_error_code()
-    }
-}
+/// How long one is put off further while PostgreSQL cannot be reached.
+const MUCH_LATER: Duration = Duration::from_secs(1);
+/// Writes that wait for PostgreSQL, each with a thread of its own. Further ones are refused.
+const WAITING_MAX: usize = 128;
+/// Writes that are put off until PostgreSQL can be reached. Further ones fail.
+const LATER_MAX: usize = 1 << 16;
 
 /// When a write is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// Once it is on disk: it survives a loss of power.
     Synced,
-    /// Once the operating system has it: it survives the end of the process.
+    /// Once the operating system has it, or PostgreSQL: it survives the end of the process.
     Written,
 }
 
-/// One file of state. Cheap to clone.
+/// A database of state: a file of SQLite, or a schema of PostgreSQL. Cheap to clone.
 #[derive(Clone)]
 pub struct Database(Arc<Shared>);
 
 struct Shared {
-    connection: Mutex<Connection>,
+    engine: Mutex<Engine>,
+    is_postgres: bool,
     /// What the next commit takes.
     queue: Mutex<Vec<Queued>>,
     /// Whether a thread is going to commit what was put off.
@@ -125,18 +63,20 @@ struct Shared {
 /// A write that waits for a commit.
 struct Queued {
     durability: Durability,
+    /// Nobody waits for it.
+    is_later: bool,
     /// Does it in the transaction that has begun, or takes why none has.
     run: Run,
 }
 
-type Run = Box<dyn FnOnce(Result<&Connection, SqlError>) -> Answer + Send>;
+type Run = Box<dyn FnOnce(Result<Sql<'_>, SqlError>) -> Answer + Send>;
 
 /// Tells a writer what came of its write, once the commit has succeeded or failed.
 type Answer = Box<dyn FnOnce(Result<(), SqlError>) + Send>;
 
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Database").finish_non_exhaustive()
+        f.debug_struct("Database").field("is_postgres", &self.0.is_postgres).finish_non_exhaustive()
     }
 }
 
@@ -148,63 +88,68 @@ impl Database {
     ///
     /// Blocks. Errors: see [`OpenError`].
     pub fn open(path: &Path, migrations: &[&str]) -> Result<Self, OpenError> {
-        let of_io = |cause| OpenError::Io { path: path.to_owned(), cause };
-        let of_sql = |cause| OpenError::Sql { path: path.to_owned(), cause };
-        // SQLite gives its other files the mode of this one.
-        fs::OpenOptions::new().create(true).append(true).mode(MODE).open(path).map_err(of_io)?;
-        let mut connection = Connection::open(path).map_err(of_sql)?;
-        prepare(&connection).map_err(of_sql)?;
-        let format = connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0));
-        let format = usize::try_from(format.map_err(of_sql)?).unwrap_or(usize::MAX);
-        if format > migrations.len() {
-            return Err(OpenError::Newer { path: path.to_owned(), format, known: migrations.len() });
-        }
-        for (at, migration) in migrations.iter().enumerate().skip(format) {
-            migrate(&mut connection, at + 1, migration).map_err(of_sql)?;
-        }
-        Ok(Self(Arc::new(Shared {
-            connection: Mutex::new(connection),
-            queue: Mutex::default(),
-            later: Mutex::default(),
-        })))
+        Ok(Self::of(Engine::open_file(path, migrations)?))
+    }
+
+    /// Opens the tables of a schema of PostgreSQL, with a connection of their own, and brings them to the newest format.
+    ///
+    /// Shape: `migrations` as those of [`Self::open`], in the words of PostgreSQL. Numbers are `bigint`, and text that is
+    /// ordered has the collation `"C"`, which is SQLite's.
+    ///
+    /// Blocks. Errors: see [`OpenError`].
+    pub fn open_in(state: &Arc<Postgres>, schema: &str, migrations: &[&str]) -> Result<Self, OpenError> {
+        let session = Session::new(Arc::clone(state), schema);
+        Ok(Self::of(Engine::open_session(session, schema, migrations)?))
+    }
+
+    fn of(engine: Engine) -> Self {
+        let is_postgres = engine.is_postgres();
+        let (queue, later) = (Mutex::default(), Mutex::default());
+        Self(Arc::new(Shared { engine: Mutex::new(engine), is_postgres, queue, later }))
+    }
+
+    /// Says whether this is PostgreSQL.
+    pub fn is_postgres(&self) -> bool {
+        self.0.is_postgres
     }
 
     /// Writes, and returns once that is stored as `durability` says. Writers that wait at the same time share a commit; each
     /// write is stored whole or not at all, whatever becomes of the others.
     ///
-    /// Blocks. Errors: a statement failed, or the commit did.
+    /// Blocks. Errors: a statement failed, or the commit did; PostgreSQL cannot be reached, or too many wait for it.
     pub fn write<T: Send + 'static>(
         &self,
         durability: Durability,
-        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        work: impl FnOnce(Sql<'_>) -> Result<T, SqlError> + Send + 'static,
     ) -> Result<T, SqlError> {
         let place: Arc<Mutex<Option<Result<T, SqlError>>>> = Arc::default();
         let answer = Arc::clone(&place);
-        let run = Box::new(move |connection: Result<&Connection, SqlError>| {
-            let done = connection.and_then(|connection| in_savepoint(connection, work));
+        let run = Box::new(move |sql: Result<Sql<'_>, SqlError>| {
+            let done = sql.and_then(|sql| in_savepoint(sql, work));
             let tell = move |committed: Result<(), SqlError>| {
                 *answer.lock() = Some(done.and_then(|done| committed.map(|()| done)));
             };
             Box::new(tell) as Answer
         });
-        self.0.queue.lock().push(Queued { durability, run });
+        self.0.enqueue(Queued { durability, is_later: false, run })?;
         self.0.commit();
         // Whoever had the connection before has told, or this call did.
         let told = place.lock().take();
-        told.unwrap_or_else(|| Err(rusqlite::Error::InvalidQuery.into()))
+        told.unwrap_or_else(|| Err(SqlError::ended()))
     }
 
     /// Writes with the next commit, at the latest after 200 ms or when the last [`Database`] of the file is dropped. So it survives
-    /// neither a process that is killed before, nor a loss of power. `failed` hears why it was not written.
+    /// neither a process that is killed before, nor a loss of power. `failed` hears why it was not written. While PostgreSQL
+    /// cannot be reached, 65,536 of them wait for it.
     ///
     /// Does not block.
     pub fn write_later(
         &self,
-        work: impl FnOnce(&Connection) -> rusqlite::Result<()> + Send + 'static,
+        work: impl FnOnce(Sql<'_>) -> Result<(), SqlError> + Send + 'static,
         failed: impl FnOnce(SqlError) + Send + 'static,
     ) {
-        let run = Box::new(move |connection: Result<&Connection, SqlError>| {
-            let done = connection.and_then(|connection| in_savepoint(connection, work));
+        let run = Box::new(move |sql: Result<Sql<'_>, SqlError>| {
+            let done = sql.and_then(|sql| in_savepoint(sql, work));
             let tell = move |committed: Result<(), SqlError>| {
                 if let Err(error) = done.and(committed) {
                     failed(error);
@@ -212,38 +157,24 @@ impl Database {
             };
             Box::new(tell) as Answer
         });
-        self.0.queue.lock().push(Queued { durability: Durability::Written, run });
-        if mem::replace(&mut *self.0.later.lock(), true) {
-            return;
-        }
-        let shared = Arc::downgrade(&self.0);
-        let begun = thread::Builder::new().name("sql-later".to_owned()).spawn(move || {
-            thread::sleep(LATER);
-            Weak::upgrade(&shared).inspect(|shared| {
-                *shared.later.lock() = false;
-                shared.commit_rest();
-            })
-        });
-        if begun.is_err() {
-            // The next one tries again; the next commit takes it anyway.
-            *self.0.later.lock() = false;
-        }
+        self.0.queue.lock().push(Queued { durability: Durability::Written, is_later: true, run });
+        self.0.begin_later();
     }
 
-    /// Writes the file anew, so that nothing stays in it of what was deleted or written over.
+    /// Writes the file anew, so that nothing stays in it of what was deleted or written over. PostgreSQL does that by itself.
     ///
     /// Blocks. Errors: the disk refuses, or another process reads the file.
     pub fn compact(&self) -> Result<(), SqlError> {
         self.0.commit_rest();
-        Ok(self.0.connection.lock().execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)")?)
+        self.0.engine.lock().compact()
     }
 
     /// Reads what is stored, what was put off included.
     ///
-    /// Blocks, also on writers. Errors: a statement failed.
-    pub fn read<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, SqlError> {
+    /// Blocks, also on writers. Errors: a statement failed, or PostgreSQL cannot be reached.
+    pub fn read<T>(&self, work: impl FnOnce(Sql<'_>) -> Result<T, SqlError>) -> Result<T, SqlError> {
         self.0.commit_rest();
-        Ok(work(&self.0.connection.lock())?)
+        work(self.0.engine.lock().sql()?)
     }
 }
 
@@ -254,6 +185,41 @@ impl Drop for Shared {
 }
 
 impl Shared {
+    fn enqueue(&self, queued: Queued) -> Result<(), SqlError> {
+        let mut queue = self.queue.lock();
+        if self.is_postgres && queue.iter().filter(|queued| !queued.is_later).count() >= WAITING_MAX {
+            return Err(SqlError::away(format!("{WAITING_MAX} writes wait for PostgreSQL already")));
+        }
+        queue.push(queued);
+        Ok(())
+    }
+
+    /// Has a thread commit what was put off, unless one is going to.
+    fn begin_later(self: &Arc<Self>) {
+        if mem::replace(&mut *self.later.lock(), true) {
+            return;
+        }
+        let shared = Arc::downgrade(self);
+        let begun = thread::Builder::new().name("sql-later".to_owned()).spawn(move || {
+            let mut pause = LATER;
+            loop {
+                thread::sleep(pause);
+                let Some(shared) = Weak::upgrade(&shared) else { return };
+                *shared.later.lock() = false;
+                shared.commit_rest();
+                // PostgreSQL cannot be reached.
+                if shared.queue.lock().is_empty() || mem::replace(&mut *shared.later.lock(), true) {
+                    return;
+                }
+                pause = MUCH_LATER;
+            }
+        });
+        if begun.is_err() {
+            // The next one tries again; the next commit takes it anyway.
+            *self.later.lock() = false;
+        }
+    }
+
     /// Commits what was put off.
     fn commit_rest(&self) {
         if !self.queue.lock().is_empty() {
@@ -263,102 +229,73 @@ impl Shared {
 
     /// Commits all that waits, unless somebody has done that meanwhile.
     fn commit(&self) {
-        let connection = self.connection.lock();
+        let mut engine = self.engine.lock();
         let waiting = mem::take(&mut *self.queue.lock());
         if waiting.is_empty() {
             return;
         }
         let is_synced = waiting.iter().any(|queued| queued.durability == Durability::Synced);
-        if let Err(error) = begin(&connection, is_synced) {
-            let error = SqlError::from(error);
-            waiting.into_iter().for_each(|queued| (queued.run)(Err(error.clone()))(Ok(())));
+        if let Err(error) = engine.begin(is_synced) {
+            self.not_begun(waiting, &error);
             return;
         }
-        let in_transaction = |queued: Queued| match connection.is_autocommit() {
-            false => (queued.run)(Ok(&connection)),
+        let in_transaction = |queued: Queued| match engine.transaction() {
+            Some(sql) => (queued.run)(Ok(sql)),
             // What this wrote would be stored alone.
-            true => (queued.run)(Err(ended())),
+            None => (queued.run)(Err(SqlError::ended())),
         };
         let answers: Vec<Answer> = waiting.into_iter().map(in_transaction).collect();
-        let committed = match connection.is_autocommit() {
-            false => connection.execute_batch("COMMIT").map_err(SqlError::of_commit),
-            true => Err(ended()),
-        };
-        if committed.is_err() && !connection.is_autocommit() {
-            // Should this fail, too, the next transaction cannot begin and tries it again.
-            let _undone = connection.execute_batch("ROLLBACK");
-        }
+        let committed = engine.commit();
         answers.into_iter().for_each(|tell| tell(committed.clone()));
     }
-}
 
-/// A statement that fails may end the transaction, and with it what others wrote. Source: SQLite's documentation of
-/// transactions, "Response To Errors Within A Transaction".
-fn ended() -> SqlError {
-    let why = "another write of the same commit failed, and ended its transaction";
-    rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_ABORT_ROLLBACK), Some(why.to_owned())).into()
-}
-
-/// Begins a transaction.
-fn begin(connection: &Connection, is_synced: bool) -> rusqlite::Result<()> {
-    if !connection.is_autocommit() {
-        connection.execute_batch("ROLLBACK")?;
+    /// Tells those who wait. What nobody waits for is kept until PostgreSQL can be reached, as far as there is room.
+    fn not_begun(&self, waiting: Vec<Queued>, error: &SqlError) {
+        let (mut kept, told): (Vec<_>, Vec<_>) =
+            waiting.into_iter().partition(|queued| queued.is_later && self.is_postgres && error.is_away());
+        let beyond = kept.split_off(kept.len().min(LATER_MAX));
+        if !kept.is_empty() {
+            let mut queue = self.queue.lock();
+            kept.append(&mut queue);
+            *queue = kept;
+        }
+        told.into_iter().chain(beyond).for_each(|queued| (queued.run)(Err(error.clone()))(Ok(())));
     }
-    // With a write-ahead log, `NORMAL` syncs at checkpoints alone. Source: SQLite's documentation of `PRAGMA synchronous`.
-    connection.execute_batch(if is_synced { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" })?;
-    connection.execute_batch("BEGIN IMMEDIATE")
 }
 
 /// Does one write of several that share a transaction: what it wrote is undone if it fails.
-fn in_savepoint<T>(
-    connection: &Connection,
-    work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
-) -> Result<T, SqlError> {
-    connection.execute_batch("SAVEPOINT one")?;
-    let done = work(connection);
-    let ended = connection.execute_batch(if done.is_ok() { "RELEASE one" } else { "ROLLBACK TO one; RELEASE one" });
+fn in_savepoint<T>(sql: Sql<'_>, work: impl FnOnce(Sql<'_>) -> Result<T, SqlError>) -> Result<T, SqlError> {
+    sql.savepoint("SAVEPOINT one")?;
+    let done = work(sql);
+    let ended = sql.savepoint(if done.is_ok() { "RELEASE one" } else { "ROLLBACK TO one; RELEASE one" });
     let done = done?;
     ended?;
     Ok(done)
 }
 
-fn prepare(connection: &Connection) -> rusqlite::Result<()> {
-    connection.busy_timeout(BUSY_TIMEOUT)?;
-    // It answers with the mode that it has.
-    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
-    connection.pragma_update(None, "foreign_keys", true)
-}
-
-fn migrate(connection: &mut Connection, format: usize, migration: &str) -> rusqlite::Result<()> {
-    let transaction = connection.transaction()?;
-    transaction.execute_batch(migration)?;
-    transaction.pragma_update(None, "user_version", i64::try_from(format).unwrap_or(i64::MAX))?;
-    transaction.commit()
-}
-
 #[cfg(test)]
 mod tests {
     use std::{
+        fs,
         os::unix::fs::PermissionsExt,
         sync::atomic::{AtomicUsize, Ordering},
         thread,
     };
+
+    use rusqlite::Connection;
 
     use super::*;
 
     const NUMBERS: &str = "CREATE TABLE numbers (number INTEGER PRIMARY KEY)";
 
     fn insert(database: &Database, number: i64) -> Result<(), SqlError> {
-        database
-            .write(Durability::Synced, move |sql| sql.execute("INSERT INTO numbers VALUES (?1)", [number]).map(|_| ()))
+        database.write(Durability::Synced, move |sql| {
+            sql.execute("INSERT INTO numbers VALUES (?1)", params![number]).map(drop)
+        })
     }
 
     fn numbers(database: &Database) -> Vec<i64> {
-        let read = |sql: &Connection| {
-            let mut rows = sql.prepare("SELECT number FROM numbers ORDER BY number")?;
-            rows.query_map([], |row| row.get(0))?.collect()
-        };
-        database.read(read).unwrap()
+        database.read(|sql| sql.rows("SELECT number FROM numbers ORDER BY number", &[], |row| row.get(0))).unwrap()
     }
 
     #[test]
@@ -381,8 +318,8 @@ mod tests {
         let database = Database::open(&directory.path().join("state.db"), &[NUMBERS]).unwrap();
         insert(&database, 1).unwrap();
         let failed = database.write(Durability::Synced, |sql| {
-            sql.execute("INSERT INTO numbers VALUES (2)", [])?;
-            sql.execute("INSERT INTO numbers VALUES (1)", [])
+            sql.execute("INSERT INTO numbers VALUES (2)", &[])?;
+            sql.execute("INSERT INTO numbers VALUES (1)", &[])
         });
         assert!(failed.unwrap_err().to_string().contains("UNIQUE"));
         insert(&database, 3).unwrap();
@@ -397,14 +334,15 @@ mod tests {
         let counted = Arc::clone(&commits);
         database
             .0
-            .connection
+            .engine
             .lock()
+            .connection()
             .commit_hook(Some(move || {
                 counted.fetch_add(1, Ordering::Relaxed);
                 false
             }))
             .unwrap();
-        let held = database.0.connection.lock();
+        let held = database.0.engine.lock();
         let writers: Vec<_> = (0..20)
             .map(|number| {
                 let database = database.clone();
@@ -428,13 +366,13 @@ mod tests {
         let later = |number: i64| {
             let failures = Arc::clone(&failures);
             database.write_later(
-                move |sql| sql.execute("INSERT INTO numbers VALUES (?1)", [number]).map(drop),
+                move |sql| sql.execute("INSERT INTO numbers VALUES (?1)", params![number]).map(drop),
                 move |error| failures.lock().push(error.to_string()),
             );
         };
         let others = Connection::open(&path).unwrap();
         let stored = || others.query_row("SELECT count(*) FROM numbers", [], |row| row.get::<_, i64>(0)).unwrap();
-        let held = database.0.connection.lock();
+        let held = database.0.engine.lock();
         later(1);
         assert_eq!(database.0.queue.lock().len(), 1);
         drop(held);
@@ -459,10 +397,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let database = Database::open(&directory.path().join("state.db"), &[NUMBERS]).unwrap();
         // A commit hook that says so makes the commit a rollback.
-        database.0.connection.lock().commit_hook(Some(|| true)).unwrap();
+        database.0.engine.lock().connection().commit_hook(Some(|| true)).unwrap();
         let error = insert(&database, 1).unwrap_err();
         assert!(!error.is_full() && !error.is_outcome_unknown(), "{error}");
-        database.0.connection.lock().commit_hook(None::<fn() -> bool>).unwrap();
+        database.0.engine.lock().connection().commit_hook(None::<fn() -> bool>).unwrap();
         insert(&database, 2).unwrap();
         assert_eq!(numbers(&database), [2]);
     }
@@ -473,19 +411,18 @@ mod tests {
         let database =
             Database::open(&directory.path().join("state.db"), &["CREATE TABLE texts (text TEXT NOT NULL)"]).unwrap();
         let limit = |pages: i64| {
-            let told = |sql: &Connection| sql.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()));
-            database.read(told).unwrap();
+            database.read(|sql| sql.batch(&format!("PRAGMA max_page_count = {pages}"))).unwrap();
         };
         let insert = |database: &Database, bytes: usize| {
             database.write(Durability::Synced, move |sql| {
-                sql.execute("INSERT INTO texts VALUES (?1)", ["x".repeat(bytes)]).map(|_| ())
+                sql.execute("INSERT INTO texts VALUES (?1)", params![&"x".repeat(bytes)]).map(drop)
             })
         };
         let count = || {
-            database.read(|sql| sql.query_row("SELECT count(*) FROM texts", [], |row| row.get::<_, i64>(0))).unwrap()
+            database.read(|sql| sql.row("SELECT count(*) FROM texts", &[], |row| row.get::<i64>(0))).unwrap().unwrap()
         };
         limit(8);
-        let held = database.0.connection.lock();
+        let held = database.0.engine.lock();
         // Before, at and behind the one that has no room.
         let writers: Vec<_> = [10, 100_000, 20]
             .into_iter()

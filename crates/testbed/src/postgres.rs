@@ -83,6 +83,16 @@ impl PostgresServer {
         format!("postgres://kubefold@{host}/postgres?options=-c%20search_path%3D{name}")
     }
 
+    /// The URL of a database of it, which is made if there is none, through a folder: its own, or a link to that.
+    pub fn database(&self, name: &str, folder: Option<&Path>) -> String {
+        let exists = self.sql(&format!("SELECT 1 FROM pg_database WHERE datname = '{name}'"));
+        if exists.is_empty() {
+            self.sql(&format!("CREATE DATABASE \"{name}\""));
+        }
+        let host = folder.unwrap_or(&self.folder).display().to_string().replace('/', "%2F");
+        format!("postgres://kubefold@{host}/{name}")
+    }
+
     /// Makes a link to the folder of the server.
     pub fn link(&self, at: &Path) {
         std::os::unix::fs::symlink(&self.folder, at).unwrap();
@@ -98,6 +108,11 @@ impl PostgresServer {
 
     /// Runs statements as an operator does, and returns what they print.
     pub fn sql(&self, statements: &str) -> String {
+        self.sql_in("postgres", statements)
+    }
+
+    /// The same in another database than `postgres`.
+    pub fn sql_in(&self, database: &str, statements: &str) -> String {
         let mut command = Command::new(self.folder.join("psql"));
         command.args([
             "--no-psqlrc",
@@ -105,7 +120,8 @@ impl PostgresServer {
             "--tuples-only",
             "--no-align",
             "--username=kubefold",
-            "--dbname=postgres",
+            "--dbname",
+            database,
         ]);
         command.args(["--set=ON_ERROR_STOP=1", "--host"]).arg(&self.folder).args(["--command", statements]);
         if let Some(port) = &self.port {

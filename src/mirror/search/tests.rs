@@ -1,23 +1,26 @@
 //! The two evaluators of a query: over rows in memory, and over the same rows in SQL.
 
-use std::{collections::HashSet, path::Path};
+use std::collections::HashSet;
 
-use kubefold_sql::rusqlite::params;
+use kubefold_sql::{Database, Postgres, params};
 use kubefold_wire::{
     resource::Gvr,
     selector::{FieldPath, LabelSelector, Operator},
 };
 use proptest::{prelude::*, sample::select, test_runner::TestRunner};
+use rustls::{ClientConfig, RootCertStore};
+use testbed::PostgresServer;
 
 use super::*;
 use crate::{
     mirror::{
         deleted::index,
         file::{digest_of, signed},
+        tables::POSTGRES_MIGRATIONS,
     },
     search::{
-        Condition, Created, Facts, FieldOperator, FieldTerm, Order, OrderBy, OrderField, Page, Paged, Position, Top,
-        Value as Ordered, sql::Indexed,
+        Condition, Created, Facts, FieldOperator, FieldTerm, Order, OrderBy, OrderField, Page, Paged, Parameters,
+        Position, Top, Value as Ordered,
     },
 };
 
@@ -56,37 +59,27 @@ fn gvr() -> Gvr {
     Gvr::new("", "v1", "pods")
 }
 
-/// A file with these objects, ready to be searched.
-fn file(directory: &Path, objects: &[Object]) -> File {
-    let file = File::open(&directory.join("mirror.db"), None, true).unwrap();
+/// A database with these objects, ready to be searched, in the place of those that it had.
+fn filled(file: &File, objects: &[Object]) {
     let objects = objects.to_vec();
-    file.write(move |sql| {
-        for (id, member) in [(1, "east"), (2, "west")] {
-            sql.execute(
-                "INSERT INTO feeds VALUES (?1, '', 'v1', 'pods', ?2, 'u', 7, 0, 0, 1)",
-                params![id, member],
-            )?;
+    let fill = move |sql: Sql<'_>| {
+        sql.execute("DELETE FROM feeds", &[])?;
+        for (id, member) in [(1_i64, "east"), (2, "west")] {
+            sql.execute("INSERT INTO feeds VALUES (?1, '', 'v1', 'pods', ?2, 'u', 7, 0, 0, 1)", params![id, member])?;
         }
         for (at, object) in (1_i64..).zip(&objects) {
-            let feed = if object.member == "east" { 1 } else { 2 };
+            let feed = if object.member == "east" { 1_i64 } else { 2 };
+            let (key, revision) = (object.key(), signed(object.revision));
+            let json = object.json.as_bytes();
             sql.execute(
                 "INSERT INTO objects (id, feed, key, uid, revision, digest, document) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-                params![
-                    at,
-                    feed,
-                    object.key(),
-                    object.uid,
-                    signed(object.revision),
-                    digest_of(object.json.as_bytes()),
-                    object.json.as_bytes()
-                ],
+                params![at, feed, &key, &object.uid, revision, digest_of(json), json],
             )?;
-            index(sql, at, &object.key(), &object.json)?;
+            index(sql, at, &key, &object.json)?;
         }
         Ok(())
-    })
-    .unwrap();
-    file
+    };
+    file.write(fill).unwrap();
 }
 
 /// One page: UIDs, how many rows follow, and where a next page begins.
@@ -379,90 +372,50 @@ proptest! {
     #[test]
     fn both_evaluators_give_the_same_rows_in_the_same_order_and_pages(asked in asked()) {
         let directory = tempfile::tempdir().unwrap();
-        let file = file(directory.path(), &asked.objects);
+        let file = File::open(&directory.path().join("mirror.db"), None, true).unwrap();
+        filled(&file, &asked.objects);
         asked.agrees(|query, of| file.search(query, of).unwrap())?;
     }
 }
 
-/// The tables as PostgreSQL has them.
-const POSTGRES: &str = r#"
-CREATE TABLE feeds (id BIGINT, "group" TEXT, version TEXT, resource TEXT, member TEXT, revision BIGINT);
-INSERT INTO feeds VALUES (1, '', 'v1', 'pods', 'east', 7), (2, '', 'v1', 'pods', 'west', 7);
-CREATE TABLE objects (id BIGINT, feed BIGINT, key TEXT, uid TEXT, revision BIGINT, digest BIGINT, document BYTEA,
-    deleted_us BIGINT, namespace TEXT, name TEXT, created_us BIGINT, owner TEXT);
-CREATE TABLE labels (object BIGINT, key TEXT, value TEXT, number BIGINT, PRIMARY KEY (object, key));
-"#;
-
-fn fill(client: &mut postgres::Client, objects: &[Object]) {
-    client.batch_execute("TRUNCATE objects, labels").unwrap();
-    for (at, object) in (1_i64..).zip(objects) {
-        let feed = if object.member == "east" { 1_i64 } else { 2 };
-        let Indexed { created_us, owner, labels } = Indexed::of(&object.json);
-        let statement = "INSERT INTO objects VALUES ($1, $2, $3, $4, $5, 0, $6, 0, $7, $8, $9, $10)";
-        let (key, revision, document) = (object.key(), signed(object.revision), object.json.as_bytes());
-        let (namespace, name) = (object.namespace, &object.name);
-        client
-            .execute(
-                statement,
-                &[&at, &feed, &key, &object.uid, &revision, &document, &namespace, &name, &created_us, &owner],
-            )
-            .unwrap();
-        for label in labels {
-            let statement = "INSERT INTO labels VALUES ($1, $2, $3, $4)";
-            client.execute(statement, &[&at, &label.key, &label.value, &label.number]).unwrap();
-        }
-    }
+#[test]
+fn postgresql_gives_the_same_rows_in_the_same_order_and_pages() {
+    let (server, folder) = (PostgresServer::start(), tempfile::tempdir().unwrap());
+    rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
+    let tls = ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+    let (url, mark) = (server.database("search", None), folder.path().join("mark"));
+    let state = Postgres::open(&url, tls, &["kubefold", "kubefold_mirror"], mark).unwrap();
+    let file = File::of(Database::open_in(&state, "kubefold_mirror", &POSTGRES_MIGRATIONS).unwrap(), None, true);
+    let mut runner = TestRunner::new(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() });
+    let all = runner.run(&asked(), |asked| {
+        filled(&file, &asked.objects);
+        asked.agrees(|query, of| file.search(query, of).unwrap())
+    });
+    all.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Asks a statement with numbered parameters, which PostgreSQL writes with a dollar sign.
-fn asked_of(client: &mut postgres::Client, statement: &Statement) -> Vec<postgres::Row> {
-    use postgres::types::ToSql;
-    let values: Vec<Box<dyn ToSql + Sync>> = statement
-        .parameters
-        .iter()
-        .map(|parameter| -> Box<dyn ToSql + Sync> {
-            match parameter.clone() {
-                Parameter::Text(text) => Box::new(text),
-                Parameter::Integer(whole) => Box::new(whole),
-                Parameter::Number(number) => Box::new(number),
-            }
-        })
-        .collect();
-    let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| &**value).collect();
-    let text = statement.text.replace('?', "$");
-    client.query(&text, &values).unwrap_or_else(|error| panic!("{error}: {text}: {:?}", statement.parameters))
-}
-
-fn in_postgres(client: &mut postgres::Client, query: &Query, of: &Selection<'_>) -> FoundPage {
-    let rows = asked_of(client, &query.page_statement(of, Dialect::Postgres));
-    let count: i64 = asked_of(client, &query.count_statement(of, Dialect::Postgres))[0].get(0);
-    let size = query.page.size().unwrap_or(usize::MAX);
-    let objects: Vec<FoundObject> = rows
-        .iter()
-        .take(size)
-        .map(|row| FoundObject {
-            member: MemberName::new(row.get(0)).unwrap(),
-            key: row.get(1),
-            uid: row.get(2),
-            revision: unsigned(row.get(3)),
-            deleted_us: row.get(4),
-            document: String::from_utf8(row.get(6)).unwrap(),
-        })
-        .collect();
-    let remaining = unsigned(count).saturating_sub((query.page.offset + objects.len()) as u64);
-    FoundPage { objects, goes_on: rows.len() > size, remaining }
+/// How SQLite goes about a statement.
+fn plan(file: &File, query: &Query, of: &Selection<'_>) -> String {
+    let mut statement = query.page_statement(of, Dialect::Sqlite);
+    statement.text = format!("EXPLAIN QUERY PLAN {}", statement.text);
+    let steps = file.database.read(|sql| rows(sql, &statement, |row| row.get::<String>(3)));
+    steps.unwrap().join("\n")
 }
 
 #[test]
-fn postgresql_gives_the_same_rows_in_the_same_order_and_pages() {
-    let server = testbed::PostgresServer::start();
-    let mut client = postgres::Client::connect(&server.schema("search"), postgres::NoTls).unwrap();
-    client.batch_execute(POSTGRES).unwrap();
-    let client = std::cell::RefCell::new(client);
-    let mut runner = TestRunner::new(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() });
-    let all = runner.run(&asked(), |asked| {
-        fill(&mut client.borrow_mut(), &asked.objects);
-        asked.agrees(|query, of| in_postgres(&mut client.borrow_mut(), query, of))
-    });
-    all.unwrap_or_else(|error| panic!("{error}"));
+fn what_few_objects_have_is_looked_up_and_not_looked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = File::open(&directory.path().join("mirror.db"), None, true).unwrap();
+    let gvr = gvr();
+    let owners = HashSet::from(["o1".to_owned(), "o2".to_owned()]);
+    let of = Selection { gvr: &gvr, kind: "Pod", members: Some(&["east"]), namespace: "", owners: None };
+    let read = |query: &str| Parameters { query, now: HOUR[1] }.read().unwrap();
+    let by_label = plan(&file, &read("labelSelector=!old,app%3Dweb"), &of);
+    assert!(by_label.contains("SEARCH l USING COVERING INDEX labels_value (key=? AND value=?)"), "{by_label}");
+    assert!(by_label.contains("SEARCH o USING INTEGER PRIMARY KEY"), "{by_label}");
+    let by_owner = plan(&file, &read("labelSelector=app%3Dweb"), &Selection { owners: Some(&owners), ..of });
+    assert!(by_owner.contains("SEARCH o USING INDEX objects_owner (owner=?)"), "{by_owner}");
+    assert!(by_owner.contains("SEARCH l USING PRIMARY KEY (object=? AND key=?)"), "{by_owner}");
+    let deleted = plan(&file, &read("deleted=true&since=1h"), &of);
+    assert!(deleted.contains("SEARCH o USING INDEX objects_deleted (feed=? AND deleted_us>?)"), "{deleted}");
 }

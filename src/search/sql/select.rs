@@ -27,8 +27,26 @@ pub struct Selection<'a> {
     pub owners: Owners<'a>,
 }
 
-/// Tables and their names in every statement.
-const FROM: &str = " FROM feeds f JOIN objects o ON o.feed = f.id WHERE ";
+/// By what rows are found first, where the indexes give several ways: what is named by few objects.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lead {
+    /// By the members' objects of the kind, or what was deleted of them.
+    Kind,
+    /// By who controls them.
+    Owner,
+    /// By the label that this requirement of the query is about.
+    Label(usize),
+}
+
+impl Lead {
+    fn of(query: &Query, owners: Owners<'_>) -> Self {
+        if owners.is_some() {
+            return Self::Owner;
+        }
+        let names_values = |requirement: &Requirement| requirement.operator == Operator::In;
+        query.labels.iter().position(names_values).map_or(Self::Kind, Self::Label)
+    }
+}
 
 impl Query {
     /// The rows of one page: `f.member`, then `o.key`, `o.uid`, `o.revision`, `o.deleted_us`, `o.digest` and `o.document`.
@@ -37,7 +55,7 @@ impl Query {
     /// the query's.
     pub fn page_statement(&self, of: &Selection<'_>, dialect: Dialect) -> Statement {
         let mut out = Writer::new(dialect);
-        out.push("SELECT f.member, o.key, o.uid, o.revision, o.deleted_us, o.digest, o.document").push(FROM);
+        out.push("SELECT f.member, o.key, o.uid, o.revision, o.deleted_us, o.digest, o.document");
         self.conditions(of, &mut out);
         out.push(" ORDER BY ");
         order::order_by(&mut out, &self.order);
@@ -50,7 +68,7 @@ impl Query {
     /// How many rows match, behind the place where the page begins: one number.
     pub fn count_statement(&self, of: &Selection<'_>, dialect: Dialect) -> Statement {
         let mut out = Writer::new(dialect);
-        out.push("SELECT count(*)").push(FROM);
+        out.push("SELECT count(*)");
         self.conditions(of, &mut out);
         out.finish()
     }
@@ -58,13 +76,17 @@ impl Query {
     /// The UIDs of the rows that match, whatever the page.
     pub fn uids_statement(&self, of: &Selection<'_>, dialect: Dialect) -> Statement {
         let mut out = Writer::new(dialect);
-        out.push("SELECT o.uid").push(FROM);
+        out.push("SELECT o.uid");
         self.conditions(of, &mut out);
         out.finish()
     }
 
-    /// Appends what has to hold; what is looked up in an index comes first.
+    /// Appends the tables, and what has to hold.
     fn conditions(&self, of: &Selection<'_>, out: &mut Writer) {
+        let lead = Lead::of(self, of.owners);
+        // SQLite, which has counted nothing, would rather go over all objects of the kind. A plus keeps it from that.
+        let of_kind = if lead == Lead::Kind || out.dialect == Dialect::Postgres { "" } else { "+" };
+        out.push(" FROM feeds f JOIN objects o ON ").push(of_kind).push("o.feed = f.id WHERE ");
         out.push("f.\"group\" = ").bind_text(&of.gvr.group);
         out.push(" AND f.version = ").bind_text(&of.gvr.version);
         out.push(" AND f.resource = ").bind_text(&of.gvr.resource);
@@ -103,7 +125,9 @@ impl Query {
             out.push(" AND ").push(find).push("(lower(o.name").push(by_bytes).push("), ");
             out.bind_text(&part.to_ascii_lowercase()).push(") > 0");
         }
-        self.labels.iter().for_each(|requirement| label(requirement, out));
+        for (at, requirement) in self.labels.iter().enumerate() {
+            label(requirement, lead == Lead::Label(at), out);
+        }
         for term in &self.fields {
             out.push(" AND ");
             fields::term(out, term);
@@ -131,12 +155,16 @@ fn text_condition(column: &str, condition: &Condition, out: &mut Writer) {
 }
 
 /// Appends whether an object's labels meet a requirement.
-fn label(requirement: &Requirement, out: &mut Writer) {
+fn label(requirement: &Requirement, leads: bool, out: &mut Writer) {
     let Requirement { key, operator, values } = requirement;
     let all: Vec<&str> = values.iter().map(String::as_str).collect();
-    let is_met = !matches!(operator, Operator::NotIn | Operator::NotExists);
-    out.push(if is_met { " AND o.id IN (" } else { " AND o.id NOT IN (" });
-    out.push("SELECT l.object FROM labels l WHERE l.key = ").bind_text(key);
+    let is_absence = matches!(operator, Operator::NotIn | Operator::NotExists);
+    out.push(match (leads, is_absence) {
+        (true, _) => " AND o.id IN (SELECT l.object FROM labels l WHERE ",
+        (false, false) => " AND EXISTS (SELECT 1 FROM labels l WHERE l.object = o.id AND ",
+        (false, true) => " AND NOT EXISTS (SELECT 1 FROM labels l WHERE l.object = o.id AND ",
+    });
+    out.push("l.key = ").bind_text(key);
     match operator {
         Operator::In | Operator::NotIn => drop(out.push(" AND l.value").among(&all)),
         Operator::Exists | Operator::NotExists => {}

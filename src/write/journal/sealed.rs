@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use kubefold_sql::{
-    Database, Durability, SqlError, StateKey,
-    rusqlite::{Connection, Error as SqliteError, OptionalExtension, Result as SqlResult, params, types::Type},
-};
+use kubefold_sql::{Database, Durability, Sql, SqlError, StateKey, params};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// A table with records.
@@ -79,19 +76,19 @@ impl Sealer {
         database.compact()?;
         let proof = self.0.seal(PROOF_PLACE, PROOF.as_bytes().to_vec())?;
         database.write(Durability::Synced, move |sql| {
-            sql.execute("INSERT INTO key_proof VALUES (1, ?1)", [proof]).map(|_| true)
+            sql.execute("INSERT INTO key_proof VALUES (1, ?1)", params![&proof]).map(|_| true)
         })
     }
 
     /// Encrypts what stands in clear. `false`: a process that was killed here had another key.
-    fn seal_all(&self, sql: &Connection) -> SqlResult<bool> {
+    fn seal_all(&self, sql: Sql<'_>) -> Result<bool, SqlError> {
         for records in ALL {
             let Records { table, record, key } = records;
-            let mut update = sql.prepare(&format!("UPDATE {table} SET {record} = ?2 WHERE {key} = ?1"))?;
+            let update = format!("UPDATE {table} SET {record} = ?2 WHERE {key} = ?1");
             for (key, found) in rows(sql, records)? {
                 let place = records.place(&key);
                 if !StateKey::is_sealed(&found) {
-                    update.execute(params![key, self.0.seal(&place, found)?])?;
+                    sql.execute(&update, params![&key, &self.0.seal(&place, found)?])?;
                 } else if self.0.open(&place, &found).is_err() {
                     return Ok(false);
                 }
@@ -101,30 +98,29 @@ impl Sealer {
     }
 
     /// Encrypts a record for its key.
-    pub(super) fn seal<T: Serialize>(&self, records: &Records, key: &str, value: &T) -> SqlResult<Vec<u8>> {
+    pub(super) fn seal<T: Serialize>(&self, records: &Records, key: &str, value: &T) -> Result<Vec<u8>, SqlError> {
         // Strings, numbers and maps of strings: serialization has no way to fail.
-        self.0.seal(&records.place(key), serde_json::to_vec(value).unwrap_or_default())
+        Ok(self.0.seal(&records.place(key), serde_json::to_vec(value).unwrap_or_default())?)
     }
 
     /// Reads the record of a key.
-    pub(super) fn open<T: DeserializeOwned>(&self, records: &Records, key: &str, record: &[u8]) -> SqlResult<T> {
+    pub(super) fn open<T: DeserializeOwned>(&self, records: &Records, key: &str, record: &[u8]) -> Result<T, SqlError> {
         let json = self.0.open(&records.place(key), record)?;
-        let wrong = |error| SqliteError::FromSqlConversionFailure(0, Type::Blob, Box::new(error));
-        serde_json::from_slice(&json).map_err(wrong)
+        serde_json::from_slice(&json).map_err(SqlError::of_value)
     }
 
     /// Reads all records of a table, by their keys.
     pub(super) fn all<T: DeserializeOwned>(
         &self,
-        sql: &Connection,
+        sql: Sql<'_>,
         records: &Records,
         damaged: &mut Vec<DamagedRecord>,
-    ) -> SqlResult<BTreeMap<String, T>> {
+    ) -> Result<BTreeMap<String, T>, SqlError> {
         let mut all = BTreeMap::new();
         for (key, record) in rows(sql, records)? {
             match self.open(records, &key, &record) {
                 Ok(value) => drop(all.insert(key, value)),
-                Err(error) => damaged.push(DamagedRecord { table: records.table, key, cause: cause(&error) }),
+                Err(error) => damaged.push(DamagedRecord { table: records.table, key, cause: error.to_string() }),
             }
         }
         Ok(all)
@@ -138,21 +134,12 @@ impl Records {
 }
 
 /// The keys and records of a table.
-fn rows(sql: &Connection, Records { table, record, key }: &Records) -> SqlResult<Vec<(String, Vec<u8>)>> {
-    let mut all = sql.prepare_cached(&format!("SELECT {key}, {record} FROM {table}"))?;
-    all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+fn rows(sql: Sql<'_>, Records { table, record, key }: &Records) -> Result<Vec<(String, Vec<u8>)>, SqlError> {
+    sql.rows(&format!("SELECT {key}, {record} FROM {table}"), &[], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 fn proof(database: &Database) -> Result<Option<Vec<u8>>, SqlError> {
-    database.read(|sql| sql.query_row("SELECT proof FROM key_proof", [], |row| row.get(0)).optional())
-}
-
-/// The reason without SQLite's own words about columns.
-fn cause(error: &SqliteError) -> String {
-    match error {
-        SqliteError::FromSqlConversionFailure(_, _, cause) => cause.to_string(),
-        error => error.to_string(),
-    }
+    database.read(|sql| sql.row("SELECT proof FROM key_proof", &[], |row| row.get(0)))
 }
 
 #[cfg(test)]
@@ -188,7 +175,7 @@ mod tests {
     /// What another program does to the database.
     fn meddle(directory: &TempDir, change: &'static str) {
         let database = Database::open(&directory.path().join(FILE), MIGRATIONS).unwrap();
-        database.write(Durability::Synced, |sql| sql.execute_batch(change)).unwrap();
+        database.write(Durability::Synced, |sql| sql.batch(change)).unwrap();
     }
 
     fn refused(directory: &TempDir, key: &KeyFile) -> String {
@@ -250,8 +237,8 @@ mod tests {
         let step = serde_json::to_vec(&Step::Failed(SECRET.into())).unwrap();
         earlier
             .write(Durability::Synced, move |sql| {
-                sql.execute("INSERT INTO journal_entries VALUES (3, ?1)", [json])?;
-                sql.execute("INSERT INTO journal_steps VALUES (3, 'west', ?1, 0)", [step])
+                sql.execute("INSERT INTO journal_entries VALUES (3, ?1)", params![&json])?;
+                sql.execute("INSERT INTO journal_steps VALUES (3, 'west', ?1, 0)", params![&step])
             })
             .unwrap();
         drop(earlier);

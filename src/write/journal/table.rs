@@ -6,10 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use kubefold_sql::{
-    Database, Durability, KeyError, KeyFile, OpenError, SqlError,
-    rusqlite::{Connection, OptionalExtension, Result as SqlResult, params},
-};
+use kubefold_sql::{Database, Durability, KeyError, KeyFile, OpenError, Sql, SqlError, Value, params};
 
 use crate::{
     config::MemberName,
@@ -190,8 +187,7 @@ impl Table {
     pub(super) fn replace(&self, begun: &Begun) -> Result<(), SqlError> {
         let (id, entry) = (begun.entry.id, self.sealer.seal(&ENTRIES, &begun.entry.id.to_string(), begun)?);
         self.database.write(Durability::Synced, move |sql| {
-            let mut update = sql.prepare_cached("UPDATE journal_entries SET entry = ?2 WHERE id = ?1")?;
-            update.execute(params![number(id), entry]).map(|_| ())
+            sql.execute("UPDATE journal_entries SET entry = ?2 WHERE id = ?1", params![number(id), &entry]).map(drop)
         })
     }
 
@@ -212,16 +208,14 @@ impl Table {
         &self,
         id: u64,
         target: &EntryTarget,
-    ) -> SqlResult<impl FnOnce(&Connection) -> SqlResult<()> + Send + 'static> {
+    ) -> Result<impl FnOnce(Sql<'_>) -> Result<(), SqlError> + Send + 'static, SqlError> {
         let (member, uncertain) = (target.member.to_string(), target.uncertain);
         let step = self.sealer.seal(&STEPS, &format!("{id}/{member}"), &target.step)?;
-        Ok(move |sql: &Connection| {
-            let mut upsert = sql.prepare_cached(
-                "INSERT INTO journal_steps (entry, member, step, uncertain)
-                 SELECT id, ?2, ?3, ?4 FROM journal_entries WHERE id = ?1
-                 ON CONFLICT DO UPDATE SET step = excluded.step, uncertain = excluded.uncertain",
-            )?;
-            upsert.execute(params![number(id), member, step, uncertain]).map(|_| ())
+        Ok(move |sql: Sql<'_>| {
+            let upsert = "INSERT INTO journal_steps (entry, member, step, uncertain)
+                SELECT id, ?2, ?3, ?4 FROM journal_entries WHERE id = ?1
+                ON CONFLICT (entry, member) DO UPDATE SET step = excluded.step, uncertain = excluded.uncertain";
+            sql.execute(upsert, params![number(id), &member, &step, uncertain]).map(drop)
         })
     }
 
@@ -240,9 +234,9 @@ impl Table {
             made.members.extend(earlier);
             let [group, resource, namespace, name] = words(&made.key);
             let record = sealer.seal(&EVERYWHERE, &words(&made.key).join("/"), &made)?;
-            let mut insert =
-                sql.prepare_cached("INSERT OR REPLACE INTO made_everywhere VALUES (?1, ?2, ?3, ?4, ?5)")?;
-            insert.execute(params![group, resource, namespace, name, record]).map(|_| ())
+            let insert = "INSERT INTO made_everywhere VALUES (?1, ?2, ?3, ?4, ?5)
+                ON CONFLICT (\"group\", resource, namespace, name) DO UPDATE SET made = excluded.made";
+            sql.execute(insert, params![group, resource, namespace, name, &record]).map(drop)
         })
     }
 
@@ -253,10 +247,9 @@ impl Table {
             if everywhere(sql, &sealer, &key)?.is_none_or(|known| known.uid != uid && !known.uid.is_empty()) {
                 return Ok(());
             }
-            let mut delete = sql.prepare_cached(
-                "DELETE FROM made_everywhere WHERE \"group\" = ?1 AND resource = ?2 AND namespace = ?3 AND name = ?4",
-            )?;
-            delete.execute(words(&key)).map(|_| ())
+            let delete =
+                "DELETE FROM made_everywhere WHERE \"group\" = ?1 AND resource = ?2 AND namespace = ?3 AND name = ?4";
+            sql.execute(delete, &words(&key).map(Value::from)).map(drop)
         })
     }
 
@@ -273,18 +266,18 @@ impl Table {
 
     /// The kinds of which an object was ever placed: group and kind.
     pub(super) fn placed_kinds(&self) -> Result<BTreeSet<(String, String)>, SqlError> {
-        self.database.read(|sql| {
-            let mut all = sql.prepare_cached("SELECT \"group\", kind FROM placed_kinds")?;
-            all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
-        })
+        let all = "SELECT \"group\", kind FROM placed_kinds";
+        let kinds = self.database.read(|sql| sql.rows(all, &[], |row| Ok((row.get(0)?, row.get(1)?))));
+        Ok(kinds?.into_iter().collect())
     }
 
     /// Keeps where a placement is and is going. When it returns, that is on disk.
     pub(super) fn keep_placement(&self, placement: &Placement) -> Result<(), SqlError> {
         let (uid, placement) = (placement.uid.clone(), self.sealer.seal(&PLACEMENTS, &placement.uid, placement)?);
         self.database.write(Durability::Synced, move |sql| {
-            let mut insert = sql.prepare_cached("INSERT OR REPLACE INTO placements VALUES (?1, ?2)")?;
-            insert.execute(params![uid, placement]).map(|_| ())
+            let insert = "INSERT INTO placements VALUES (?1, ?2)
+                ON CONFLICT (uid) DO UPDATE SET placement = excluded.placement";
+            sql.execute(insert, params![&uid, &placement]).map(drop)
         })
     }
 
@@ -292,7 +285,7 @@ impl Table {
     pub(super) fn forget_placement(&self, uid: &str) -> Result<(), SqlError> {
         let uid = uid.to_owned();
         self.database.write(Durability::Synced, move |sql| {
-            sql.prepare_cached("DELETE FROM placements WHERE uid = ?1")?.execute([uid]).map(|_| ())
+            sql.execute("DELETE FROM placements WHERE uid = ?1", params![&uid]).map(drop)
         })
     }
 
@@ -300,8 +293,9 @@ impl Table {
     pub(super) fn keep_overriding(&self, overriding: &Overriding) -> Result<(), SqlError> {
         let (uid, record) = (overriding.uid.clone(), self.sealer.seal(&OVERRIDINGS, &overriding.uid, overriding)?);
         self.database.write(Durability::Synced, move |sql| {
-            let mut insert = sql.prepare_cached("INSERT OR REPLACE INTO overridings VALUES (?1, ?2)")?;
-            insert.execute(params![uid, record]).map(|_| ())
+            let insert = "INSERT INTO overridings VALUES (?1, ?2)
+                ON CONFLICT (uid) DO UPDATE SET overriding = excluded.overriding";
+            sql.execute(insert, params![&uid, &record]).map(drop)
         })
     }
 
@@ -309,7 +303,7 @@ impl Table {
     pub(super) fn forget_overriding(&self, uid: &str) -> Result<(), SqlError> {
         let uid = uid.to_owned();
         self.database.write(Durability::Written, move |sql| {
-            sql.prepare_cached("DELETE FROM overridings WHERE uid = ?1")?.execute([uid]).map(|_| ())
+            sql.execute("DELETE FROM overridings WHERE uid = ?1", params![&uid]).map(drop)
         })
     }
 
@@ -318,20 +312,18 @@ impl Table {
         let member = member.to_string();
         self.database.write(Durability::Synced, move |sql| {
             let change = match is_cordoned {
-                true => "INSERT OR REPLACE INTO cordoned VALUES (?1)",
+                true => "INSERT INTO cordoned VALUES (?1) ON CONFLICT DO NOTHING",
                 false => "DELETE FROM cordoned WHERE member = ?1",
             };
-            sql.prepare_cached(change)?.execute([member]).map(|_| ())
+            sql.execute(change, params![&member]).map(drop)
         })
     }
 
     /// The members that get nothing new.
     pub(super) fn cordoned(&self) -> Result<BTreeSet<MemberName>, SqlError> {
-        self.database.read(|sql| {
-            let mut all = sql.prepare_cached("SELECT member FROM cordoned")?;
-            let names = all.query_map([], |row| row.get::<_, String>(0))?;
-            names.filter_map(|name| name.map(|name| MemberName::new(&name)).transpose()).collect()
-        })
+        let all = "SELECT member FROM cordoned";
+        let names = self.database.read(|sql| sql.rows(all, &[], |row| Ok(MemberName::new(row.get(0)?))));
+        Ok(names?.into_iter().flatten().collect())
     }
 
     fn insert_all(&self, all: Vec<Begun>) -> Result<(), SqlError> {
@@ -351,23 +343,27 @@ impl Table {
             let placements = self.sealer.all(sql, &PLACEMENTS, &mut damaged)?.into_values().collect();
             let overridings = self.sealer.all(sql, &OVERRIDINGS, &mut damaged)?.into_values().collect();
             let _objects: BTreeMap<String, Everywhere> = self.sealer.all(sql, &EVERYWHERE, &mut damaged)?;
-            let last = sql.query_row("SELECT max(id) FROM journal_entries", [], |row| row.get::<_, Option<i64>>(0))?;
+            let last = sql.row("SELECT max(id) FROM journal_entries", &[], |row| row.get::<Option<i64>>(0))?.flatten();
             Ok((unfinished, placements, overridings, last.and_then(|last| u64::try_from(last).ok()).unwrap_or(0)))
         })?;
         Ok(Opened { table: self, unfinished, placements, overridings, damaged, last })
     }
 
-    fn unfinished(&self, sql: &Connection, damaged: &mut Vec<DamagedRecord>) -> SqlResult<Vec<Begun>> {
+    fn unfinished(&self, sql: Sql<'_>, damaged: &mut Vec<DamagedRecord>) -> Result<Vec<Begun>, SqlError> {
         let mut entries: Vec<Begun> = self.sealer.all(sql, &ENTRIES, damaged)?.into_values().collect();
         entries.sort_by_key(|begun| begun.entry.id);
         let mut steps: BTreeMap<String, Step> = self.sealer.all(sql, &STEPS, damaged)?;
-        let mut uncertain = sql.prepare("SELECT uncertain FROM journal_steps WHERE entry = ?1 AND member = ?2")?;
+        let mut uncertain = BTreeMap::new();
+        sql.each("SELECT entry, member, uncertain FROM journal_steps", &[], |row| {
+            uncertain.insert((row.get::<i64>(0)?, row.get::<String>(1)?), row.get::<bool>(2)?);
+            Ok(())
+        })?;
         for Begun { entry, .. } in &mut entries {
             for target in &mut entry.targets {
                 let member = target.member.as_str();
                 if let Some(step) = steps.remove(&format!("{}/{member}", entry.id)) {
-                    let uncertain = uncertain.query_row(params![number(entry.id), member], |row| row.get(0))?;
-                    (target.step, target.uncertain) = (step, uncertain);
+                    target.uncertain = uncertain.remove(&(number(entry.id), member.to_owned())).unwrap_or_default();
+                    target.step = step;
                 }
                 // The process may have ended before it noted that it had sent something.
                 target.uncertain |= target.step == Step::Planned;
@@ -377,14 +373,15 @@ impl Table {
     }
 }
 
-fn place(sql: &Connection, gvk: &Gvk) -> SqlResult<()> {
-    let mut insert = sql.prepare_cached("INSERT OR IGNORE INTO placed_kinds VALUES (?1, ?2)")?;
-    insert.execute([&*gvk.group, &*gvk.kind]).map(|_| ())
+fn place(sql: Sql<'_>, gvk: &Gvk) -> Result<(), SqlError> {
+    let insert = "INSERT INTO placed_kinds VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+    sql.execute(insert, params![&*gvk.group, &*gvk.kind]).map(drop)
 }
 
-fn insert(sql: &Connection, id: u64, entry: &[u8]) -> SqlResult<()> {
-    let mut insert = sql.prepare_cached("INSERT OR REPLACE INTO journal_entries (id, entry) VALUES (?1, ?2)")?;
-    insert.execute(params![number(id), entry]).map(|_| ())
+fn insert(sql: Sql<'_>, id: u64, entry: &[u8]) -> Result<(), SqlError> {
+    let insert = "INSERT INTO journal_entries (id, entry) VALUES (?1, ?2)
+        ON CONFLICT (id) DO UPDATE SET entry = excluded.entry";
+    sql.execute(insert, params![number(id), entry]).map(drop)
 }
 
 /// Nothing is wrong yet: after a restart the members are asked.
@@ -392,16 +389,15 @@ pub(super) fn unnoted(error: impl fmt::Display) {
     tracing::warn!(%error, "what became of an unfinished write was not noted in the journal");
 }
 
-fn remove(sql: &Connection, id: u64) -> SqlResult<()> {
-    sql.prepare_cached("DELETE FROM journal_entries WHERE id = ?1")?.execute([number(id)]).map(|_| ())
+fn remove(sql: Sql<'_>, id: u64) -> Result<(), SqlError> {
+    sql.execute("DELETE FROM journal_entries WHERE id = ?1", params![number(id)]).map(drop)
 }
 
 /// One that is damaged is not known.
-fn everywhere(sql: &Connection, sealer: &Sealer, key: &Key) -> SqlResult<Option<Everywhere>> {
-    let mut one = sql.prepare_cached(
-        "SELECT made FROM made_everywhere WHERE \"group\" = ?1 AND resource = ?2 AND namespace = ?3 AND name = ?4",
-    )?;
-    let record: Option<Vec<u8>> = one.query_row(words(key), |row| row.get(0)).optional()?;
+fn everywhere(sql: Sql<'_>, sealer: &Sealer, key: &Key) -> Result<Option<Everywhere>, SqlError> {
+    let one =
+        "SELECT made FROM made_everywhere WHERE \"group\" = ?1 AND resource = ?2 AND namespace = ?3 AND name = ?4";
+    let record = sql.row(one, &words(key).map(Value::from), |row| row.get::<Vec<u8>>(0))?;
     Ok(record.and_then(|record| sealer.open(&EVERYWHERE, &words(key).join("/"), &record).ok()))
 }
 

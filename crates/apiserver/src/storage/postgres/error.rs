@@ -1,8 +1,8 @@
 //! Why a database is not served, or stores nothing.
 
-use std::{error::Error as _, io};
+use std::io;
 
-use postgres::error::{Error, SqlState};
+use kubefold_sql::SqlError;
 
 use crate::storage::{Gap, StorageError};
 
@@ -37,35 +37,23 @@ pub enum PostgresError {
 }
 
 impl PostgresError {
-    pub(super) fn of(error: &Error) -> Self {
-        match error.code() {
-            Some(&SqlState::LOCK_NOT_AVAILABLE) => Self::InUse,
-            _ => Self::Sql(why(error)),
+    pub(super) fn of(error: &SqlError) -> Self {
+        match error.is_locked() {
+            true => Self::InUse,
+            false => Self::Sql(error.to_string()),
         }
     }
 }
 
-/// What a failure before a commit is: nothing is stored.
-pub(super) fn of_statement(error: &Error) -> StorageError {
-    match error.code() {
-        Some(&SqlState::DISK_FULL) => StorageError::Full(why(error)),
-        _ => StorageError::Unavailable(why(error)),
-    }
-}
-
-/// What a failed commit is. A connection that is lost, or ended by an administrator, may have had it stored before.
-pub(super) fn of_commit(error: &Error) -> StorageError {
-    let certain = [SqlState::DISK_FULL, SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED];
-    match error.code() {
-        Some(code) if certain.contains(code) => of_statement(error),
-        _ => StorageError::Unknown(why(error)),
-    }
-}
-
-pub(super) fn why(error: &Error) -> String {
-    match (error.as_db_error(), error.source()) {
-        (Some(error), _) => error.message().to_owned(),
-        (None, Some(source)) => format!("{error}: {source}"),
-        (None, None) => error.to_string(),
+/// What a failure is. One before the commit has stored nothing; a connection that is lost in it, or ended by an
+/// administrator, may have had it stored before.
+pub(super) fn of_sql(error: &SqlError) -> StorageError {
+    let why = error.to_string();
+    if error.is_outcome_unknown() {
+        StorageError::Unknown(why)
+    } else if error.is_full() {
+        StorageError::Full(why)
+    } else {
+        StorageError::Unavailable(why)
     }
 }

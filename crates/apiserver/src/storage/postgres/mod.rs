@@ -10,9 +10,9 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-use std::str::FromStr;
-
+use kubefold_sql::postgres::Dialer;
 use rustls::ClientConfig;
+use tokio::runtime::Handle;
 
 use crate::storage::{Bounds, logged::Logged};
 
@@ -33,7 +33,20 @@ impl Logged<Session> {
     ///
     /// Errors: see [`PostgresError`].
     pub async fn open(url: &str, tls: ClientConfig, bounds: Bounds) -> Result<Self, PostgresError> {
-        let config = ::postgres::Config::from_str(url).map_err(|error| PostgresError::Url(error::why(&error)))?;
-        Self::start(move || Session::open(config, tls, bounds)).await
+        Self::open_in(url, tls, None, bounds).await
+    }
+
+    /// The same in a schema that is there, whatever the search path of the connection is.
+    ///
+    /// Errors: see [`PostgresError`].
+    pub async fn open_in(
+        url: &str,
+        tls: ClientConfig,
+        schema: Option<&str>,
+        bounds: Bounds,
+    ) -> Result<Self, PostgresError> {
+        let dialer = Dialer::new(url, tls, schema, Handle::current());
+        let dialer = dialer.map_err(|error| PostgresError::Url(error.to_string()))?;
+        Self::start(move || Session::open(dialer, bounds)).await
     }
 }

@@ -1,19 +1,17 @@
 //! The connection of the writer's thread: its lock, its tables, and what a batch writes.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use postgres::{
-    Client, Config, NoTls,
-    config::{Host, SslMode},
-    fallible_iterator::FallibleIterator,
+use kubefold_sql::{
+    SqlError,
+    postgres::{Dialer, Link, identity_of},
 };
-use rustls::ClientConfig;
-use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_postgres::{Row, types::ToSql};
 
 use crate::storage::{
     Bounds, StorageError,
     cache::Cache,
-    postgres::error::{PostgresError, of_commit, of_statement},
+    postgres::error::{PostgresError, of_sql},
     replay::{RESTORED_BUMP, Replay, Replayed},
     writer::{Log, Opened, Stored},
 };
@@ -41,29 +39,13 @@ INSERT INTO kubefold_head VALUES (1, 1, 0, '', 1, 1) ON CONFLICT DO NOTHING;
 const TABLES_LOCK: i64 = 0x6b75_6265_666f_6c64;
 /// The lock of the one server. A process that was killed has it until its connection is gone.
 const LOCK: &str = "SELECT pg_advisory_lock('kubefold_head'::regclass::oid::bigint)";
-/// What a session waits for the lock, or for a row, at most.
-const SESSION: &str = "
-SET lock_timeout = '10s';
-SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') IN ('off', 'local');
-";
-/// Which data it is: the cluster, its history (a standby that takes over, and a recovery to a point in time, begin a new
-/// one), and the table (a dump that is loaded makes another).
-const IDENTITY: &str = "
-SELECT concat_ws('/',
-    (SELECT system_identifier FROM pg_control_system()),
-    (SELECT timeline_id FROM pg_control_checkpoint()),
-    'kubefold_head'::regclass::oid)
-";
-/// For a connection to stand.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A server that is gone without a word is given up after so long.
-const GONE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Reading all that is there takes its time.
+const SESSION: &str = "SET statement_timeout = 0";
 
 /// One server's session. It connects again after it lost its connection.
 pub struct Session {
-    config: Config,
-    tls: ClientConfig,
-    client: Option<Client>,
+    dialer: Dialer,
+    link: Option<Link>,
     /// Of this server: every other one has another.
     epoch: i64,
     /// As the head has it, as far as is known.
@@ -74,88 +56,93 @@ pub struct Session {
 
 impl Session {
     /// Connects, and reads all that is there. Blocks.
-    pub(super) fn open(mut config: Config, tls: ClientConfig, bounds: Bounds) -> Result<Opened<Self>, PostgresError> {
-        config.connect_timeout(CONNECT_TIMEOUT).tcp_user_timeout(GONE_TIMEOUT);
-        let sql = |error: postgres::Error| PostgresError::of(&error);
-        let mut client = connect(&config, &tls).map_err(sql)?;
-        prepare(&mut client)?;
-        client.batch_execute(LOCK).map_err(sql)?;
-        let identity: String = client.query_one(IDENTITY, &[]).and_then(|row| row.try_get(0)).map_err(sql)?;
-        let head = begin_epoch(&mut client, &identity).map_err(sql)?;
-        let mut replay = Replay::new(unsigned(head.floor), bounds);
-        let none = std::iter::empty::<i64>();
-        let mut rows = client
-            .query_raw("SELECT revision, key, value FROM kubefold_changes ORDER BY revision", none)
-            .map_err(sql)?;
-        while let Some(row) = rows.next().map_err(sql)? {
-            let revision: i64 = row.try_get(0).map_err(sql)?;
-            replay.take(unsigned(revision), row.try_get(1).map_err(sql)?, row.try_get(2).map_err(sql)?)?;
+    pub(super) fn open(dialer: Dialer, bounds: Bounds) -> Result<Opened<Self>, PostgresError> {
+        let sql = |error: SqlError| PostgresError::of(&error);
+        let link = dialer.connect().map_err(sql)?;
+        prepare(&link)?;
+        link.batch(LOCK).map_err(sql)?;
+        let head = begin_epoch(&link).map_err(sql)?;
+        let (mut replay, mut gap) = (Replay::new(unsigned(head.floor), bounds), None);
+        let all = "SELECT revision, key, value FROM kubefold_changes ORDER BY revision";
+        let read = link.each(&link.prepare(all).map_err(sql)?, &[], |row| {
+            if gap.is_none() {
+                gap = replay.take(unsigned(row.try_get(0)?), row.try_get(1)?, row.try_get(2)?).err();
+            }
+            Ok(())
+        });
+        read.map_err(sql)?;
+        if let Some(gap) = gap {
+            return Err(gap.into());
         }
-        drop(rows);
         let Replayed { state, dead } = replay.end(unsigned(head.revision))?;
-        let log =
-            Self { config, tls, client: Some(client), epoch: head.epoch, revision: head.revision, doubtful: None };
+        let log = Self { dialer, link: Some(link), epoch: head.epoch, revision: head.revision, doubtful: None };
         Ok(Opened { log, cache: Arc::new(Cache::new(state, bounds)), dead })
     }
 
     /// The connection, made again where it is lost: with the lock, and the head as this server left it.
-    fn client(&mut self) -> Result<&mut Client, StorageError> {
-        if self.client.as_ref().is_none_or(Client::is_closed) {
-            self.client = None;
-            let sql = |error: postgres::Error| of_statement(&error);
-            let mut client = connect(&self.config, &self.tls).map_err(sql)?;
-            client.batch_execute(SESSION).and_then(|()| client.batch_execute(LOCK)).map_err(sql)?;
-            let row = client.query_one("SELECT epoch, revision FROM kubefold_head", &[]).map_err(sql)?;
-            let epoch: i64 = row.try_get(0).map_err(sql)?;
-            if epoch != self.epoch {
+    fn link(&mut self) -> Result<&Link, StorageError> {
+        if self.link.as_ref().is_none_or(Link::is_lost) {
+            self.link = None;
+            let sql = |error: SqlError| of_sql(&error);
+            let link = self.dialer.connect().map_err(sql)?;
+            link.batch(SESSION).and_then(|()| link.batch(LOCK)).map_err(sql)?;
+            let (epoch, revision) = head_of(&link).map_err(sql)?;
+            if epoch != self.epoch || (revision != self.revision && Some(revision) != self.doubtful) {
                 return Err(superseded());
             }
-            let revision: i64 = row.try_get(1).map_err(sql)?;
-            if revision != self.revision && Some(revision) != self.doubtful {
-                return Err(superseded());
-            }
-            self.client = Some(client);
+            self.link = Some(link);
         }
-        self.client.as_mut().ok_or_else(superseded)
+        self.link.as_ref().ok_or_else(superseded)
+    }
+
+    /// Stores a batch in one transaction. `false`: another server has the database since.
+    fn try_store(&mut self, batch: &Stored, newest: i64) -> Result<bool, StorageError> {
+        let (epoch, before, floor) = (self.epoch, self.revision, signed(batch.floor));
+        let link = self.link()?;
+        let revisions: Vec<i64> = batch.changes.iter().map(|change| signed(change.revision)).collect();
+        let keys: Vec<&str> = batch.changes.iter().map(|change| change.key()).collect();
+        let values: Vec<Option<&[u8]>> =
+            batch.changes.iter().map(|change| change.after.as_ref().map(|record| &*record.value)).collect();
+        let dead: Vec<i64> = batch.dead.iter().copied().map(signed).collect();
+        let store = || {
+            link.lead("BEGIN");
+            let set = "UPDATE kubefold_head SET revision = ?1, floor = ?2 WHERE revision = ?3 AND epoch = ?4";
+            if link.execute(&link.prepare(set)?, [newest, floor, before, epoch])? != 1 {
+                link.batch("ROLLBACK")?;
+                return Ok(false);
+            }
+            let insert = "INSERT INTO kubefold_changes SELECT * FROM unnest(?1::bigint[], ?2::text[], ?3::bytea[])";
+            let columns: [&(dyn ToSql + Sync); 3] = [&revisions, &keys, &values];
+            link.execute(&link.prepare(insert)?, columns)?;
+            if !dead.is_empty() {
+                link.execute(&link.prepare("DELETE FROM kubefold_changes WHERE revision = ANY(?1)")?, [&dead])?;
+            }
+            link.commit().map(|()| true)
+        };
+        let stored: Result<bool, SqlError> = store();
+        if stored.is_err() {
+            // A transaction may be left open, and a connection that still stands belong to a session that is about to end.
+            self.link = None;
+        }
+        stored.map_err(|error| of_sql(&error))
     }
 }
 
 impl Log for Session {
     fn store(&mut self, batch: Stored) -> Result<(), StorageError> {
-        let (epoch, before) = (self.epoch, self.revision);
-        let newest = batch.changes.last().map_or(before, |change| signed(change.revision));
-        let mut transaction = self.client()?.transaction().map_err(|error| of_statement(&error))?;
-        let set = "UPDATE kubefold_head SET revision = $1, floor = $2 WHERE revision = $3 AND epoch = $4";
-        let changed = transaction.execute(set, &[&newest, &signed(batch.floor), &before, &epoch]);
-        if changed.map_err(|error| of_statement(&error))? != 1 {
-            return Err(superseded());
-        }
-        let revisions: Vec<i64> = batch.changes.iter().map(|change| signed(change.revision)).collect();
-        let keys: Vec<&str> = batch.changes.iter().map(|change| change.key()).collect();
-        let values: Vec<Option<&[u8]>> =
-            batch.changes.iter().map(|change| change.after.as_ref().map(|record| &*record.value)).collect();
-        let insert = "INSERT INTO kubefold_changes SELECT * FROM unnest($1::bigint[], $2::text[], $3::bytea[])";
-        let dead: Vec<i64> = batch.dead.iter().copied().map(signed).collect();
-        transaction
-            .execute(insert, &[&revisions, &keys, &values])
-            .and_then(|_| transaction.execute("DELETE FROM kubefold_changes WHERE revision = ANY($1)", &[&dead]))
-            .map_err(|error| of_statement(&error))?;
-        let committed = transaction.commit().map_err(|error| of_commit(&error));
-        match &committed {
+        let newest = batch.changes.last().map_or(self.revision, |change| signed(change.revision));
+        let stored =
+            self.try_store(&batch, newest).and_then(|is_ours| if is_ours { Ok(()) } else { Err(superseded()) });
+        match &stored {
             Ok(()) => self.revision = newest,
-            Err(StorageError::Unknown(_)) => {
-                // A connection that still stands may belong to a session that is about to end.
-                self.client = None;
-                self.doubtful = Some(newest);
-            }
+            Err(StorageError::Unknown(_)) => self.doubtful = Some(newest),
             Err(_) => {}
         }
-        committed
+        stored
     }
 
     fn settle(&mut self) -> Result<bool, StorageError> {
-        let row = self.client()?.query_one("SELECT revision FROM kubefold_head", &[]);
-        let found: i64 = row.and_then(|row| row.try_get(0)).map_err(|error| of_statement(&error))?;
+        let (_, found) = head_of(self.link()?).map_err(|error| of_sql(&error))?;
         let is_stored = self.doubtful == Some(found);
         self.doubtful = None;
         self.revision = found;
@@ -164,8 +151,9 @@ impl Log for Session {
 
     fn probe(&mut self) -> Result<(), StorageError> {
         let epoch = self.epoch;
-        let set = "UPDATE kubefold_head SET floor = floor WHERE epoch = $1";
-        match self.client()?.execute(set, &[&epoch]).map_err(|error| of_statement(&error))? {
+        let link = self.link()?;
+        let set = || link.execute(&link.prepare("UPDATE kubefold_head SET floor = floor WHERE epoch = ?1")?, [epoch]);
+        match set().map_err(|error| of_sql(&error))? {
             1 => Ok(()),
             _ => Err(superseded()),
         }
@@ -184,28 +172,16 @@ fn unsigned(revision: i64) -> u64 {
     u64::try_from(revision).unwrap_or_default()
 }
 
-/// Connects, with TLS unless that is forbidden or the socket is this machine's.
-fn connect(config: &Config, tls: &ClientConfig) -> Result<Client, postgres::Error> {
-    let is_local = config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
-    if is_local || config.get_ssl_mode() == SslMode::Disable {
-        return config.connect(NoTls);
-    }
-    config.connect(MakeRustlsConnect::new(tls.clone()))
-}
-
 /// Sets the session up and makes the tables.
-fn prepare(client: &mut Client) -> Result<(), PostgresError> {
-    let sql = |error: postgres::Error| PostgresError::of(&error);
-    client.batch_execute(SESSION).map_err(sql)?;
-    let mut transaction = client.transaction().map_err(sql)?;
-    transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&TABLES_LOCK]).map_err(sql)?;
-    transaction.batch_execute(TABLES).map_err(sql)?;
-    let row = transaction.query_one("SELECT format FROM kubefold_head", &[]).map_err(sql)?;
-    let format: i32 = row.try_get(0).map_err(sql)?;
+fn prepare(link: &Link) -> Result<(), PostgresError> {
+    let sql = |error: SqlError| PostgresError::of(&error);
+    let make = format!("{SESSION}; BEGIN; SELECT pg_advisory_xact_lock({TABLES_LOCK}); {TABLES}");
+    link.batch(&make).map_err(sql)?;
+    let format: i32 = first(link, "SELECT format FROM kubefold_head", |row| row.try_get(0)).map_err(sql)?;
     if format > FORMAT {
         return Err(PostgresError::Newer { format, known: FORMAT });
     }
-    transaction.commit().map_err(sql)
+    link.batch("COMMIT").map_err(sql)
 }
 
 /// The row that gives revisions out.
@@ -217,14 +193,37 @@ struct Head {
 
 /// Makes the row this server's. Where the data is not what was served last, its revision is raised, and all before is
 /// forgotten.
-fn begin_epoch(client: &mut Client, identity: &str) -> Result<Head, postgres::Error> {
+fn begin_epoch(link: &Link) -> Result<Head, SqlError> {
+    let identity: String = first(link, &identity_of("kubefold_head"), |row| row.try_get(0))?;
     let begin = "
         UPDATE kubefold_head SET
             epoch = epoch + 1,
-            identity = $1,
-            revision = CASE WHEN identity = $1 OR revision = 1 THEN revision ELSE revision + $2 END,
-            floor = CASE WHEN identity = $1 OR revision = 1 THEN floor ELSE revision + $2 END
-        RETURNING epoch, revision, floor";
-    let row = client.query_one(begin, &[&identity, &signed(RESTORED_BUMP)])?;
-    Ok(Head { epoch: row.try_get(0)?, revision: row.try_get(1)?, floor: row.try_get(2)? })
+            identity = ?1,
+            revision = CASE WHEN identity = ?1 OR revision = 1 THEN revision ELSE revision + ?2 END,
+            floor = CASE WHEN identity = ?1 OR revision = 1 THEN floor ELSE revision + ?2 END
+        WHERE id = 1";
+    let values: [&(dyn ToSql + Sync); 2] = [&identity, &signed(RESTORED_BUMP)];
+    link.execute(&link.prepare(begin)?, values)?;
+    first(link, "SELECT epoch, revision, floor FROM kubefold_head", |row| {
+        Ok(Head { epoch: row.try_get(0)?, revision: row.try_get(1)?, floor: row.try_get(2)? })
+    })
+}
+
+/// The epoch and the revision that it has.
+fn head_of(link: &Link) -> Result<(i64, i64), SqlError> {
+    first(link, "SELECT epoch, revision FROM kubefold_head", |row| Ok((row.try_get(0)?, row.try_get(1)?)))
+}
+
+/// The only row of an answer.
+fn first<T>(
+    link: &Link,
+    statement: &str,
+    read: impl Fn(&Row) -> Result<T, tokio_postgres::Error>,
+) -> Result<T, SqlError> {
+    let mut found = None;
+    link.each(&link.prepare(statement)?, &[], |row| {
+        found = Some(read(row)?);
+        Ok(())
+    })?;
+    found.ok_or_else(|| SqlError::of_value("the table kubefold_head has no row"))
 }

@@ -6,10 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use kubefold_sql::{
-    Database, Durability, SqlError,
-    rusqlite::{self, Connection, Row, params},
-};
+use kubefold_sql::{Database, Durability, Row, Sql, SqlError, params};
 
 use crate::storage::{
     Bounds, StorageError,
@@ -64,8 +61,8 @@ impl File {
         let mark = Mark::lock(path)?;
         let database = Database::open(path, &MIGRATIONS)?;
         let damaged = |damage| SqliteError::Damaged { path: path.to_owned(), damage };
-        let prepare = |sql: &Connection| {
-            sql.pragma_update_and_check(None, "wal_autocheckpoint", CHECKPOINT_PAGES, |_| Ok(()))?;
+        let prepare = |sql: Sql<'_>| {
+            sql.batch(&format!("PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}"))?;
             read_head(sql)
         };
         let mut head = database.read(prepare).map_err(|error| damaged(error.into()))?;
@@ -123,7 +120,7 @@ impl Log for File {
     }
 
     fn probe(&mut self) -> Result<(), StorageError> {
-        let write = |sql: &Connection| sql.execute("UPDATE head SET floor = floor", []);
+        let write = |sql: Sql<'_>| sql.execute("UPDATE head SET floor = floor", &[]);
         self.database.write(Durability::Synced, write).map_err(|error| of_sql(&error))?;
         Ok(())
     }
@@ -151,71 +148,65 @@ fn goes_on(served: Option<&Served>, head: &Head, identity: Identity) -> bool {
     }
 }
 
-fn read_head(sql: &Connection) -> rusqlite::Result<Head> {
-    sql.query_row("SELECT incarnation, revision, floor FROM head", [], |row| {
+fn read_head(sql: Sql<'_>) -> Result<Head, SqlError> {
+    let head = sql.row("SELECT incarnation, revision, floor FROM head", &[], |row| {
         Ok(Head { incarnation: row.get(0)?, revision: revision(row, 1)?, floor: revision(row, 2)? })
-    })
+    });
+    head?.ok_or_else(|| SqlError::of_value("the table head has no row"))
 }
 
-fn revision(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
-    let stored: i64 = row.get(column)?;
-    u64::try_from(stored).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, stored))
+fn revision(row: Row<'_>, column: usize) -> Result<u64, SqlError> {
+    u64::try_from(row.get::<i64>(column)?).map_err(SqlError::of_value)
 }
 
 /// A revision as SQLite has it.
-fn of_revision(revision: u64) -> rusqlite::Result<i64> {
-    i64::try_from(revision).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
+fn of_revision(revision: u64) -> Result<i64, SqlError> {
+    i64::try_from(revision).map_err(SqlError::of_value)
 }
 
 /// Begins a new incarnation at a revision, which is the oldest that is remembered.
 fn raise(database: &Database, revision: u64) -> Result<Head, SqlError> {
     database.write(Durability::Synced, move |sql| {
         let set = "UPDATE head SET incarnation = lower(hex(randomblob(16))), revision = ?1, floor = ?1";
-        sql.execute(set, [of_revision(revision)?])?;
+        sql.execute(set, params![of_revision(revision)?])?;
         read_head(sql)
     })
 }
 
-fn write(sql: &Connection, batch: &Stored) -> rusqlite::Result<()> {
+fn write(sql: Sql<'_>, batch: &Stored) -> Result<(), SqlError> {
     let floor = of_revision(batch.floor)?;
     match (batch.changes.first(), batch.changes.last()) {
         (Some(first), Some(last)) => {
             let set = "UPDATE head SET revision = ?1, floor = ?2 WHERE revision = ?3";
             let (newest, before) = (of_revision(last.revision)?, of_revision(first.revision.saturating_sub(1))?);
-            let changed = sql.prepare_cached(set)?.execute([newest, floor, before])?;
-            if changed != 1 {
-                // Somebody else has written: what is in the cache is not what is there.
-                return Err(rusqlite::Error::StatementChangedRows(changed));
+            if sql.execute(set, params![newest, floor, before])? != 1 {
+                return Err(SqlError::of_value("somebody else has written: what is in the cache is not what is there"));
             }
         }
-        _ => {
-            sql.prepare_cached("UPDATE head SET floor = ?1")?.execute([floor])?;
-        }
+        _ => drop(sql.execute("UPDATE head SET floor = ?1", params![floor])?),
     }
-    let mut insert = sql.prepare_cached("INSERT INTO changes (revision, key, value) VALUES (?1, ?2, ?3)")?;
+    let insert = sql.prepare("INSERT INTO changes (revision, key, value) VALUES (?1, ?2, ?3)")?;
     for change in &batch.changes {
         let value = change.after.as_ref().map(|record| &*record.value);
         insert.execute(params![of_revision(change.revision)?, change.key(), value])?;
     }
-    let mut delete = sql.prepare_cached("DELETE FROM changes WHERE revision = ?1")?;
-    for revision in &batch.dead {
-        delete.execute([of_revision(*revision)?])?;
-    }
-    Ok(())
+    let delete = sql.prepare("DELETE FROM changes WHERE revision = ?1")?;
+    batch.dead.iter().try_for_each(|revision| delete.execute(params![of_revision(*revision)?]).map(drop))
 }
 
 /// All that is there.
-fn load(sql: &Connection, head: &Head, bounds: Bounds) -> rusqlite::Result<Result<Replayed, Gap>> {
-    let mut replay = Replay::new(head.floor, bounds);
-    let mut statement = sql.prepare("SELECT revision, key, value FROM changes ORDER BY revision")?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let (key, value) = (row.get_ref(1)?.as_str()?, row.get_ref(2)?.as_blob_or_null()?);
-        if let Err(gap) = replay.take(revision(row, 0)?, key, value) {
-            return Ok(Err(gap));
+fn load(sql: Sql<'_>, head: &Head, bounds: Bounds) -> Result<Result<Replayed, Gap>, SqlError> {
+    let (mut replay, mut gap) = (Replay::new(head.floor, bounds), None);
+    sql.each("SELECT revision, key, value FROM changes ORDER BY revision", &[], |row| {
+        if gap.is_none() {
+            gap = replay.take(revision(row, 0)?, row.get(1)?, row.get(2)?).err();
         }
-    }
-    Ok(replay.end(head.revision))
+        Ok(())
+    })?;
+    Ok(match gap {
+        Some(gap) => Err(gap),
+        None => replay.end(head.revision),
+    })
 }
 
 /// A file that was begun is there after a loss of power only if its folder knows it.

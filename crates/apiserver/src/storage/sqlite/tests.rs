@@ -2,10 +2,8 @@ use std::{fs, path::PathBuf};
 
 use bytes::Bytes;
 use futures::StreamExt;
-use kubefold_sql::{
-    Database, Durability,
-    rusqlite::{self, Connection},
-};
+use kubefold_sql::{Database, Durability, Sql};
+use rusqlite::Connection;
 use tempfile::TempDir;
 
 use super::*;
@@ -277,18 +275,18 @@ async fn what_is_forgotten_is_removed_from_the_file() {
     storage.compact(newest).await.unwrap();
     storage.close().await;
     let database = Database::open(&place.path, &file::MIGRATIONS).unwrap();
-    let count = |sql: &Connection| sql.query_row("SELECT count(*) FROM changes", [], |row| row.get::<_, i64>(0));
-    assert_eq!(database.read(count).unwrap(), 3);
+    let count = |sql: Sql<'_>| sql.row("SELECT count(*) FROM changes", &[], |row| row.get::<i64>(0));
+    assert_eq!(database.read(count).unwrap(), Some(3));
     // What an end of the process left behind is found at the next opening, and removed with the next changes.
     let dead = "INSERT INTO changes VALUES (3, 'a/0', x'00'), (4, 'gone', x'00'), (5, 'gone', NULL)";
-    database.write(Durability::Synced, move |sql| sql.execute(dead, [])).unwrap();
+    database.write(Durability::Synced, move |sql| sql.execute(dead, &[])).unwrap();
     drop(database);
     let storage = Sqlite::open(&place.path, bounds).await.unwrap();
     assert_eq!(keys(&storage).await, ["a/0", "a/1", "a/2"]);
     put(&storage, "b", "x").await.unwrap();
     storage.close().await;
     let database = Database::open(&place.path, &file::MIGRATIONS).unwrap();
-    assert_eq!(database.read(count).unwrap(), 4);
+    assert_eq!(database.read(count).unwrap(), Some(4));
 }
 
 #[tokio::test]
@@ -297,8 +295,7 @@ async fn a_full_disk_refuses_writes_and_serves_reads_until_there_is_room() {
     let opened = File::open(&place.path, Bounds::default()).unwrap();
     let database = opened.log.database.clone();
     let limit = |pages: i64| {
-        let told = |sql: &Connection| sql.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()));
-        database.read(told).unwrap();
+        database.read(|sql| sql.batch(&format!("PRAGMA max_page_count = {pages}"))).unwrap();
     };
     limit(64);
     let storage = Sqlite::start(move || Ok::<_, SqliteError>(opened)).await.unwrap();

@@ -1,0 +1,162 @@
+//! The two engines: a file of SQLite, and a connection to PostgreSQL.
+
+use std::{fmt, fs, os::unix::fs::OpenOptionsExt, path::Path, time::Duration};
+
+use rusqlite::Connection;
+
+use crate::{
+    MODE,
+    error::{OpenError, SqlError},
+    postgres::Session,
+    statement::{Inner, Sql},
+};
+
+/// How long another process that has the file, such as a backup, may keep a write waiting.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Statements that stay prepared.
+const PREPARED_MAX: usize = 128;
+
+pub(crate) enum Engine {
+    Sqlite(Connection),
+    Postgres(Session),
+}
+
+impl Engine {
+    /// Opens a file, or begins one, and brings it to the newest format.
+    pub(crate) fn open_file(path: &Path, migrations: &[&str]) -> Result<Self, OpenError> {
+        let of_io = |cause| OpenError::Io { path: path.to_owned(), cause };
+        let place = || path.display().to_string();
+        let of_sql = |cause: rusqlite::Error| OpenError::Sql { place: place(), cause: cause.into() };
+        // SQLite gives its other files the mode of this one.
+        fs::OpenOptions::new().create(true).append(true).mode(MODE).open(path).map_err(of_io)?;
+        let mut connection = Connection::open(path).map_err(of_sql)?;
+        prepare(&connection).map_err(of_sql)?;
+        let format = connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0));
+        let format = usize::try_from(format.map_err(of_sql)?).unwrap_or(usize::MAX);
+        if format > migrations.len() {
+            return Err(OpenError::Newer { place: place(), format, known: migrations.len() });
+        }
+        for (at, migration) in migrations.iter().enumerate().skip(format) {
+            migrate(&mut connection, at + 1, migration).map_err(of_sql)?;
+        }
+        Ok(Self::Sqlite(connection))
+    }
+
+    /// Brings the tables of a schema of PostgreSQL to the newest format.
+    pub(crate) fn open_session(mut session: Session, schema: &str, migrations: &[&str]) -> Result<Self, OpenError> {
+        let place = session.place().to_owned();
+        let opened = migrate_session(&mut session, schema, migrations);
+        match opened.map_err(|cause| OpenError::Sql { place: place.clone(), cause })? {
+            format if format > migrations.len() => Err(OpenError::Newer { place, format, known: migrations.len() }),
+            _ => Ok(Self::Postgres(session)),
+        }
+    }
+
+    pub(crate) fn is_postgres(&self) -> bool {
+        matches!(self, Self::Postgres(_))
+    }
+
+    /// For a read, outside of a transaction.
+    pub(crate) fn sql(&mut self) -> Result<Sql<'_>, SqlError> {
+        Ok(Sql(match self {
+            Self::Sqlite(connection) => Inner::Sqlite(connection),
+            Self::Postgres(session) => Inner::Postgres(session.link()?),
+        }))
+    }
+
+    /// Begins a transaction.
+    pub(crate) fn begin(&mut self, is_synced: bool) -> Result<(), SqlError> {
+        match self {
+            Self::Sqlite(connection) => Ok(begin(connection, is_synced)?),
+            Self::Postgres(session) => session.begin(is_synced).map(|_| ()),
+        }
+    }
+
+    /// The transaction that has begun and has not ended.
+    pub(crate) fn transaction(&self) -> Option<Sql<'_>> {
+        match self {
+            Self::Sqlite(connection) => (!connection.is_autocommit()).then_some(Sql(Inner::Sqlite(connection))),
+            Self::Postgres(session) => session.transaction().map(|link| Sql(Inner::Postgres(link))),
+        }
+    }
+
+    /// Commits it, or undoes it.
+    pub(crate) fn commit(&mut self) -> Result<(), SqlError> {
+        let connection = match self {
+            Self::Postgres(session) => return session.commit(),
+            Self::Sqlite(connection) => connection,
+        };
+        if connection.is_autocommit() {
+            return Err(SqlError::ended());
+        }
+        let committed = connection.execute_batch("COMMIT").map_err(|error| SqlError::from(error).in_commit());
+        if committed.is_err() && !connection.is_autocommit() {
+            // Should this fail, too, the next transaction cannot begin and tries it again.
+            let _undone = connection.execute_batch("ROLLBACK");
+        }
+        committed
+    }
+
+    /// Writes the file anew. PostgreSQL does that by itself.
+    pub(crate) fn compact(&self) -> Result<(), SqlError> {
+        match self {
+            Self::Sqlite(connection) => Ok(connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)")?),
+            Self::Postgres(_) => Ok(()),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn connection(&mut self) -> &mut Connection {
+        let Self::Sqlite(connection) = self else { panic!("it is no file") };
+        connection
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_postgres() { "PostgreSQL" } else { "SQLite" })
+    }
+}
+
+/// Begins a transaction.
+fn begin(connection: &Connection, is_synced: bool) -> rusqlite::Result<()> {
+    if !connection.is_autocommit() {
+        connection.execute_batch("ROLLBACK")?;
+    }
+    // With a write-ahead log, `NORMAL` syncs at checkpoints alone. Source: SQLite's documentation of `PRAGMA synchronous`.
+    connection.execute_batch(if is_synced { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" })?;
+    connection.execute_batch("BEGIN IMMEDIATE")
+}
+
+fn prepare(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(PREPARED_MAX);
+    // It answers with the mode that it has.
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    connection.pragma_update(None, "foreign_keys", true)
+}
+
+fn migrate(connection: &mut Connection, format: usize, migration: &str) -> rusqlite::Result<()> {
+    let transaction = connection.transaction()?;
+    transaction.execute_batch(migration)?;
+    transaction.pragma_update(None, "user_version", i64::try_from(format).unwrap_or(i64::MAX))?;
+    transaction.commit()
+}
+
+/// Runs what is missing in one transaction. Gives the format that was found where it is newer.
+fn migrate_session(session: &mut Session, schema: &str, migrations: &[&str]) -> Result<usize, SqlError> {
+    let sql = Sql(Inner::Postgres(session.begin(true)?));
+    let name = crate::Value::Text(schema);
+    let found: Option<i64> =
+        sql.row("SELECT format FROM kubefold.formats WHERE tables = ?1", &[name], |row| row.get(0))?;
+    let format = found.and_then(|format| usize::try_from(format).ok()).unwrap_or(0);
+    if format < migrations.len() {
+        migrations.iter().skip(format).try_for_each(|migration| sql.batch(migration))?;
+        let newest = crate::Value::Integer(i64::try_from(migrations.len()).unwrap_or(i64::MAX));
+        let note =
+            "INSERT INTO kubefold.formats VALUES (?1, ?2) ON CONFLICT (tables) DO UPDATE SET format = excluded.format";
+        sql.execute(note, &[name, newest])?;
+    }
+    session.commit()?;
+    Ok(format)
+}

@@ -1,0 +1,150 @@
+//! The connection of one group of tables: it connects again after it was lost, and begins what is fenced.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use super::{
+    Dialer, Link, Postgres,
+    standing::{FOUND, Found},
+};
+use crate::error::SqlError;
+
+/// There is a row while this process may write. It is locked against a change of the epoch until the transaction ends, and
+/// against nothing else, so that the connections of one process do not wait for one another.
+const FENCE: &str = "SELECT 1 FROM kubefold.holder WHERE epoch = ?1 FOR KEY SHARE";
+/// Between two tries to connect, at first and at most. Meanwhile everything is refused at once.
+const PAUSE: Duration = Duration::from_millis(250);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// A connection of one group of tables.
+#[derive(Debug)]
+pub(crate) struct Session {
+    state: Arc<Postgres>,
+    dialer: Dialer,
+    link: Option<Link>,
+    /// A transaction was begun.
+    is_open: bool,
+    rest: Option<Rest>,
+}
+
+/// No connection is tried before this ends.
+#[derive(Debug)]
+struct Rest {
+    until: Instant,
+    pause: Duration,
+    error: SqlError,
+}
+
+impl Session {
+    pub(crate) fn new(state: Arc<Postgres>, schema: &str) -> Self {
+        let (config, tls) = (state.config.clone(), state.tls.clone());
+        let dialer = Dialer::of(config, tls, schema, state.handle.clone());
+        Self { state, dialer, link: None, is_open: false, rest: None }
+    }
+
+    pub(crate) fn place(&self) -> &str {
+        self.state.place()
+    }
+
+    /// The connection, made again where it was lost.
+    pub(crate) fn link(&mut self) -> Result<&Link, SqlError> {
+        if let Some(lost) = self.state.standing.lost() {
+            return Err(lost);
+        }
+        if self.link.as_ref().is_none_or(Link::is_lost) {
+            self.link = None;
+            if let Some(rest) = self.rest.as_ref().filter(|rest| Instant::now() < rest.until) {
+                return Err(rest.error.clone());
+            }
+            let link = self.connect().map_err(|error| if error.is_lost() { error } else { self.rest(&error) })?;
+            self.rest = None;
+            self.link = Some(link);
+        }
+        self.link.as_ref().ok_or_else(SqlError::ended)
+    }
+
+    fn connect(&self) -> Result<Link, SqlError> {
+        let Postgres { standing, epoch, .. } = &*self.state;
+        let least = standing.beat();
+        let link = self.dialer.connect()?;
+        let found = found(&link)?;
+        match found.epoch == *epoch && found.beat >= least {
+            true => Ok(link),
+            false => Err(standing.lose(&found, *epoch)),
+        }
+    }
+
+    fn rest(&mut self, error: &SqlError) -> SqlError {
+        let pause = self.rest.as_ref().map_or(PAUSE, |rest| (rest.pause * 2).min(PAUSE_MAX));
+        let error = self.state.standing.fails(error);
+        self.rest = Some(Rest { until: Instant::now() + pause, pause, error: error.clone() });
+        error
+    }
+
+    /// Begins a transaction. Errors: nothing was begun.
+    pub(crate) fn begin(&mut self, is_synced: bool) -> Result<&Link, SqlError> {
+        self.is_open = false;
+        let is_old = self.link.is_some();
+        let mut begun = self.try_begin(is_synced);
+        if is_old && begun.as_ref().is_err_and(SqlError::is_away) {
+            // It was lost while nobody asked anything of it.
+            self.link = None;
+            begun = self.try_begin(is_synced);
+        }
+        match begun {
+            Ok(()) => self.is_open = true,
+            Err(error) => {
+                self.link = None;
+                let is_new = error.is_away() && self.rest.is_none();
+                return Err(if is_new { self.rest(&error) } else { error });
+            }
+        }
+        self.link.as_ref().ok_or_else(SqlError::ended)
+    }
+
+    fn try_begin(&mut self, is_synced: bool) -> Result<(), SqlError> {
+        let epoch = self.state.epoch;
+        let link = self.link()?;
+        let begun = link.begin(is_synced, FENCE, epoch);
+        match begun {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let found = found(link)?;
+                Err(self.state.standing.lose(&found, epoch))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The connection with an open transaction.
+    pub(crate) fn transaction(&self) -> Option<&Link> {
+        self.link.as_ref().filter(|link| self.is_open && !link.is_lost())
+    }
+
+    /// Commits. Errors: nothing is stored, unless the outcome is unknown.
+    pub(crate) fn commit(&mut self) -> Result<(), SqlError> {
+        let link = self.transaction().ok_or_else(SqlError::ended)?;
+        let committed = link.commit();
+        self.is_open = false;
+        match &committed {
+            Ok(()) => self.state.standing.answers(),
+            Err(error) => {
+                if error.is_away() {
+                    self.state.standing.fails(error);
+                }
+                self.link = None;
+            }
+        }
+        committed
+    }
+}
+
+fn found(link: &Link) -> Result<Found, SqlError> {
+    let mut found = None;
+    link.each(&link.prepare(FOUND)?, &[], |row| {
+        found = Some(Found::of(row)?);
+        Ok(())
+    })?;
+    found.ok_or_else(|| SqlError::of_value("the table kubefold.holder has no row"))
+}

@@ -1,0 +1,156 @@
+//! What a write and a read may do: one dialect for both engines.
+
+use std::cell::RefCell;
+
+use rusqlite::{CachedStatement, Connection, params_from_iter};
+
+use crate::{
+    error::SqlError,
+    postgres::Link,
+    value::{Found, Row, Value},
+};
+
+/// A transaction, or a read. Cheap to copy.
+///
+/// Statements have numbered parameters (`?1`), and are what both SQLite and PostgreSQL take: `INSERT ... ON CONFLICT (key)
+/// DO UPDATE SET ...` rather than `INSERT OR REPLACE`, `CASE` rather than `iif`. They stay prepared.
+#[derive(Clone, Copy)]
+pub struct Sql<'a>(pub(crate) Inner<'a>);
+
+#[derive(Clone, Copy)]
+pub(crate) enum Inner<'a> {
+    Sqlite(&'a Connection),
+    Postgres(&'a Link),
+}
+
+/// A prepared statement, for who executes it often.
+pub struct Statement<'a>(Prepared<'a>);
+
+enum Prepared<'a> {
+    Sqlite(RefCell<CachedStatement<'a>>),
+    Postgres(&'a Link, tokio_postgres::Statement),
+}
+
+impl<'a> Sql<'a> {
+    /// Says whether this is PostgreSQL: for the few statements that cannot be the same in both.
+    pub fn is_postgres(self) -> bool {
+        matches!(self.0, Inner::Postgres(_))
+    }
+
+    /// Prepares a statement.
+    pub fn prepare(self, statement: &str) -> Result<Statement<'a>, SqlError> {
+        Ok(Statement(match self.0 {
+            Inner::Sqlite(connection) => Prepared::Sqlite(RefCell::new(connection.prepare_cached(statement)?)),
+            Inner::Postgres(link) => Prepared::Postgres(link, link.prepare(statement)?),
+        }))
+    }
+
+    /// Executes a statement, and says how many rows it changed.
+    pub fn execute(self, statement: &str, values: &[Value<'_>]) -> Result<usize, SqlError> {
+        self.prepare(statement)?.execute(values)
+    }
+
+    /// Executes statements that have no parameters.
+    pub fn batch(self, statements: &str) -> Result<(), SqlError> {
+        match self.0 {
+            Inner::Sqlite(connection) => Ok(connection.execute_batch(statements)?),
+            Inner::Postgres(link) => link.batch(statements),
+        }
+    }
+
+    /// The first row of an answer.
+    pub fn row<T>(
+        self,
+        statement: &str,
+        values: &[Value<'_>],
+        read: impl Fn(Row<'_>) -> Result<T, SqlError>,
+    ) -> Result<Option<T>, SqlError> {
+        let mut first = None;
+        self.each(statement, values, |row| {
+            if first.is_none() {
+                first = Some(read(row)?);
+            }
+            Ok(())
+        })?;
+        Ok(first)
+    }
+
+    /// All rows of an answer.
+    pub fn rows<T>(
+        self,
+        statement: &str,
+        values: &[Value<'_>],
+        read: impl Fn(Row<'_>) -> Result<T, SqlError>,
+    ) -> Result<Vec<T>, SqlError> {
+        let mut all = Vec::new();
+        self.each(statement, values, |row| {
+            all.push(read(row)?);
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    /// Reads an answer row by row. `take` executes no statement itself.
+    pub fn each(
+        self,
+        statement: &str,
+        values: &[Value<'_>],
+        take: impl FnMut(Row<'_>) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError> {
+        self.prepare(statement)?.each(values, take)
+    }
+
+    /// Begins or ends a part of a transaction.
+    pub(crate) fn savepoint(self, statement: &str) -> Result<(), SqlError> {
+        match self.0 {
+            Inner::Sqlite(connection) => Ok(connection.execute_batch(statement)?),
+            Inner::Postgres(link) => {
+                link.lead(statement);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Statement<'_> {
+    /// Executes it, and says how many rows it changed.
+    pub fn execute(&self, values: &[Value<'_>]) -> Result<usize, SqlError> {
+        match &self.0 {
+            Prepared::Sqlite(statement) => Ok(statement.borrow_mut().execute(params_from_iter(values))?),
+            Prepared::Postgres(link, statement) => link.execute(statement, values.iter().copied()),
+        }
+    }
+
+    /// Executes it for the parameters of many rows. PostgreSQL is sent the next ones before it has answered the first.
+    pub fn execute_all<'v, const N: usize>(
+        &self,
+        rows: impl IntoIterator<Item = [Value<'v>; N]>,
+    ) -> Result<(), SqlError> {
+        match &self.0 {
+            Prepared::Sqlite(statement) => {
+                let mut statement = statement.borrow_mut();
+                rows.into_iter().try_for_each(|row| Ok(statement.execute(params_from_iter(row)).map(drop)?))
+            }
+            Prepared::Postgres(link, statement) => link.execute_all(statement, rows),
+        }
+    }
+
+    /// Reads its answer row by row. `take` executes no statement itself.
+    pub fn each(
+        &self,
+        values: &[Value<'_>],
+        mut take: impl FnMut(Row<'_>) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError> {
+        match &self.0 {
+            Prepared::Sqlite(statement) => {
+                let mut statement = statement.borrow_mut();
+                let mut rows = statement.query(params_from_iter(values))?;
+                while let Some(row) = rows.next()? {
+                    take(Row(Found::Sqlite(row)))?;
+                }
+                Ok(())
+            }
+            Prepared::Postgres(link, statement) => link.each(statement, values, |row| take(Row(Found::Postgres(row)))),
+        }
+    }
+}

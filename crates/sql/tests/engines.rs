@@ -1,0 +1,199 @@
+//! What a database does, whichever engine it is on.
+
+use std::{
+    path::Path,
+    sync::{Arc, LazyLock},
+    thread,
+};
+
+use kubefold_sql::{Database, Durability, OpenError, Postgres, SqlError, Value, params};
+use parking_lot::Mutex;
+use rustls::{ClientConfig, RootCertStore};
+use tempfile::TempDir;
+use testbed::PostgresServer;
+
+/// One for all tests, each in a database of its own. It ends with the process.
+static SERVER: LazyLock<PostgresServer> = LazyLock::new(PostgresServer::start);
+
+const SQLITE: &str = "CREATE TABLE things (id INTEGER PRIMARY KEY, name TEXT UNIQUE, data BLOB) STRICT";
+const POSTGRES: &str = "CREATE TABLE things (id bigint PRIMARY KEY, name text COLLATE \"C\" UNIQUE, data bytea)";
+
+/// What opens a database again and again.
+trait Engine {
+    fn open(&self, later: &[&str]) -> Result<Database, OpenError>;
+}
+
+struct File(TempDir);
+
+impl Engine for File {
+    fn open(&self, later: &[&str]) -> Result<Database, OpenError> {
+        Database::open(&self.0.path().join("state.db"), &[&[SQLITE], later].concat())
+    }
+}
+
+struct Server(Arc<Postgres>);
+
+impl Engine for Server {
+    fn open(&self, later: &[&str]) -> Result<Database, OpenError> {
+        Database::open_in(&self.0, "kubefold", &[&[POSTGRES], later].concat())
+    }
+}
+
+/// Runs a test on both engines.
+fn on_each(name: &str, test: impl Fn(&dyn Engine)) {
+    test(&File(tempfile::tempdir().unwrap()));
+    let folder = tempfile::tempdir().unwrap();
+    test(&Server(state(name, folder.path())));
+}
+
+fn state(name: &str, folder: &Path) -> Arc<Postgres> {
+    rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
+    let tls = ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+    Postgres::open(&SERVER.database(name, None), tls, &["kubefold"], folder.join("mark")).unwrap()
+}
+
+fn insert(database: &Database, id: i64) -> Result<(), SqlError> {
+    let insert = move |sql: kubefold_sql::Sql<'_>| {
+        sql.execute("INSERT INTO things (id, name) VALUES (?1, ?2)", params![id, &format!("thing-{id}")]).map(drop)
+    };
+    database.write(Durability::Synced, insert)
+}
+
+fn ids(database: &Database) -> Vec<i64> {
+    database.read(|sql| sql.rows("SELECT id FROM things ORDER BY id", &[], |row| row.get(0))).unwrap()
+}
+
+#[test]
+fn values_come_back_as_they_were_written() {
+    on_each("values", |engine| {
+        let database = engine.open(&[]).unwrap();
+        let put = "INSERT INTO things (id, name, data) VALUES (?1, ?2, ?3)
+            ON CONFLICT (id) DO UPDATE SET name = excluded.name, data = excluded.data";
+        let written = database.write(Durability::Synced, move |sql| {
+            sql.execute(put, params![1, "is it ?1 or '$1'", &[0_u8, 255][..]])?;
+            sql.execute(put, params![2, "", Value::Null])?;
+            sql.execute(put, &[Value::Integer(i64::MAX), Value::Null, Value::Blob(&[])])?;
+            sql.execute(put, params![2, Some("two"), None::<&[u8]>])
+        });
+        assert_eq!(written.unwrap(), 1);
+        let all = database.read(|sql| {
+            sql.rows(
+                "SELECT id, name, data, id = ?1 FROM things WHERE name <> '?1' OR id > ?1 ORDER BY id",
+                params![2],
+                |row| {
+                    Ok((
+                        row.get::<i64>(0)?,
+                        row.get::<Option<String>>(1)?,
+                        row.get::<Option<Vec<u8>>>(2)?,
+                        row.get::<bool>(3)?,
+                    ))
+                },
+            )
+        });
+        let expected = [
+            (1, Some("is it ?1 or '$1'".to_owned()), Some(vec![0, 255]), false),
+            (2, Some("two".to_owned()), None, true),
+            (i64::MAX, None, Some(Vec::new()), false),
+        ];
+        assert_eq!(all.unwrap(), expected);
+        let none =
+            database.read(|sql| sql.row("SELECT name FROM things WHERE id = 7", &[], |row| row.get::<String>(0)));
+        assert_eq!(none.unwrap(), None);
+        let null =
+            database.read(|sql| sql.row("SELECT name FROM things WHERE id > 2", &[], |row| row.get::<String>(0)));
+        null.unwrap_err();
+    });
+}
+
+#[test]
+fn text_is_in_the_order_of_its_bytes() {
+    on_each("order", |engine| {
+        let database = engine.open(&[]).unwrap();
+        let names = ["b", "B", "a/b", "a-b", "\u{e4}"];
+        let put = move |sql: kubefold_sql::Sql<'_>| {
+            let rows = names.iter().zip(1..).map(|(name, id)| [Value::Integer(id), Value::Text(name)]);
+            sql.prepare("INSERT INTO things (id, name) VALUES (?1, ?2)")?.execute_all(rows)
+        };
+        database.write(Durability::Written, put).unwrap();
+        let found: Vec<String> = database
+            .read(|sql| {
+                sql.rows("SELECT name FROM things WHERE name > ?1 ORDER BY name", params!["A"], |row| row.get(0))
+            })
+            .unwrap();
+        assert_eq!(found, ["B", "a-b", "a/b", "b", "\u{e4}"]);
+    });
+}
+
+#[test]
+fn a_write_that_fails_leaves_nothing_and_those_of_its_commit_stand() {
+    on_each("failed", |engine| {
+        let database = engine.open(&[]).unwrap();
+        insert(&database, 1).unwrap();
+        let failures: Arc<Mutex<Vec<String>>> = Arc::default();
+        let noted = Arc::clone(&failures);
+        database.write_later(
+            |sql| sql.execute("INSERT INTO things (id) VALUES (9)", &[]).map(drop),
+            move |error| noted.lock().push(error.to_string()),
+        );
+        let failed = database.write(Durability::Synced, |sql| {
+            sql.execute("INSERT INTO things (id) VALUES (2)", &[])?;
+            sql.execute("INSERT INTO things (id) VALUES (1)", &[])
+        });
+        let error = failed.unwrap_err();
+        assert!(!error.is_outcome_unknown() && !error.is_full() && !error.is_damaged(), "{error}");
+        database.write(Durability::Synced, |sql| sql.batch("NONSENSE")).unwrap_err();
+        insert(&database, 3).unwrap();
+        assert_eq!((ids(&database), failures.lock().len()), (vec![1, 3, 9], 0));
+    });
+}
+
+#[test]
+fn many_writers_at_once_are_all_stored() {
+    on_each("writers", |engine| {
+        let database = engine.open(&[]).unwrap();
+        thread::scope(|scope| {
+            for id in 0..64 {
+                let database = database.clone();
+                // Every eighth one fails: its number is there already, or will be.
+                scope.spawn(move || insert(&database, id - id % 8 / 7).is_ok());
+            }
+        });
+        let expected: Vec<i64> = (0..64).filter(|id| id % 8 != 7).collect();
+        assert_eq!(ids(&database), expected);
+    });
+}
+
+#[test]
+fn what_nobody_waits_for_is_seen_by_readers_and_written_at_the_end() {
+    on_each("later", |engine| {
+        let database = engine.open(&[]).unwrap();
+        let later = |id: i64| {
+            database.write_later(
+                move |sql| sql.execute("INSERT INTO things (id) VALUES (?1)", params![id]).map(drop),
+                |error| panic!("{error}"),
+            );
+        };
+        later(1);
+        later(2);
+        assert_eq!(ids(&database), [1, 2]);
+        later(3);
+        drop(database);
+        assert_eq!(ids(&engine.open(&[]).unwrap()), [1, 2, 3]);
+    });
+}
+
+#[test]
+fn tables_are_brought_to_the_newest_format_and_newer_ones_are_refused() {
+    on_each("formats", |engine| {
+        insert(&engine.open(&[]).unwrap(), 1).unwrap();
+        let second = "INSERT INTO things (id) VALUES (2)";
+        for _ in 0..2 {
+            assert_eq!(ids(&engine.open(&[second]).unwrap()), [1, 2]);
+        }
+        let newer = engine.open(&[]).unwrap_err();
+        assert!(matches!(newer, OpenError::Newer { format: 2, known: 1, .. }), "{newer}");
+        let broken = engine.open(&[second, "NONSENSE"]).unwrap_err();
+        assert!(matches!(broken, OpenError::Sql { .. }), "{broken}");
+        assert_eq!(ids(&engine.open(&[second]).unwrap()), [1, 2]);
+    });
+}

@@ -1,0 +1,313 @@
+//! State in PostgreSQL: one process at a time, and a server that comes and goes.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use kubefold_sql::{Database, Durability, Postgres, PostgresError, Sql, SqlError, params};
+use rustls::{ClientConfig, RootCertStore};
+use tempfile::TempDir;
+use testbed::PostgresServer;
+
+/// One for all tests, each in a database of its own. It ends with the process.
+static SERVER: LazyLock<PostgresServer> = LazyLock::new(PostgresServer::start);
+
+const TABLE: &str = "CREATE TABLE things (id bigint PRIMARY KEY)";
+
+/// What a process has beside the database.
+struct Process {
+    name: &'static str,
+    folder: TempDir,
+}
+
+impl Process {
+    fn new(name: &'static str) -> Self {
+        rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
+        Self { name, folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// Through which the server is reached.
+    fn link(&self) -> PathBuf {
+        self.folder.path().join("link")
+    }
+
+    fn mark(&self) -> PathBuf {
+        self.folder.path().join("mark")
+    }
+
+    fn try_open(&self, url: &str) -> Result<Arc<Postgres>, PostgresError> {
+        let tls = ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+        Postgres::open(url, tls, &["kubefold"], self.mark())
+    }
+
+    fn state(&self) -> Arc<Postgres> {
+        if !self.link().exists() {
+            SERVER.link(&self.link());
+        }
+        self.try_open(&SERVER.database(self.name, Some(&self.link()))).unwrap()
+    }
+
+    fn sql(&self, statements: &str) -> String {
+        SERVER.sql_in(self.name, statements)
+    }
+
+    /// Ends the connections of a database.
+    fn cut(&self) {
+        SERVER.sql(&format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}'", self.name));
+    }
+}
+
+fn tables(state: &Arc<Postgres>) -> Database {
+    Database::open_in(state, "kubefold", &[TABLE]).unwrap()
+}
+
+fn insert(database: &Database, id: i64) -> Result<(), SqlError> {
+    let insert = move |sql: Sql<'_>| sql.execute("INSERT INTO things VALUES (?1)", params![id]).map(drop);
+    database.write(Durability::Synced, insert)
+}
+
+fn ids(database: &Database) -> Vec<i64> {
+    database.read(|sql| sql.rows("SELECT id FROM things ORDER BY id", &[], |row| row.get(0))).unwrap()
+}
+
+/// Waits until something holds, for a minute.
+fn eventually(what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..600 {
+        if holds() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    panic!("{what}");
+}
+
+#[test]
+fn a_second_process_is_told_who_has_the_state() {
+    let first = Process::new("held");
+    let state = first.state();
+    insert(&tables(&state), 1).unwrap();
+    let second = Process::new("held");
+    let refused = second.try_open(&SERVER.database("held", None)).unwrap_err().to_string();
+    let process = format!("process {}, since 20", std::process::id());
+    assert!(refused.starts_with("another kubefold (host ") && refused.contains(&process), "{refused}");
+    drop(state);
+    assert_eq!(ids(&tables(&second.state())), [1]);
+}
+
+#[test]
+fn a_process_that_lost_the_state_writes_nothing_more() {
+    let first = Process::new("lost");
+    let (old, second) = (first.state(), Process::new("lost"));
+    let before = tables(&old);
+    insert(&before, 1).unwrap();
+    // The server believes that its connections are gone, and another one takes the state before it notices.
+    first.cut();
+    let new = second.state();
+    let after = tables(&new);
+    insert(&after, 2).unwrap();
+    let refused = insert(&before, 3).unwrap_err();
+    assert!(refused.is_lost() && !refused.is_outcome_unknown(), "{refused}");
+    assert!(
+        refused.to_string().contains("has the state in PostgreSQL since; this process writes nothing more"),
+        "{refused}"
+    );
+    assert!(old.figures().is_lost && !new.figures().is_lost);
+    assert_eq!(ids(&after), [1, 2]);
+}
+
+#[test]
+fn a_transaction_of_a_process_that_lost_the_state_is_not_stored_after_the_next_one_has_it() {
+    let first = Process::new("fenced");
+    let old = first.state();
+    let database = tables(&old);
+    let taken = Arc::new(AtomicUsize::new(0));
+    let (counted, second) = (Arc::clone(&taken), Arc::new(Process::new("fenced")));
+    let taker = Arc::clone(&second);
+    let written = database.write(Durability::Synced, move |sql| {
+        sql.execute("INSERT INTO things VALUES (1)", &[])?;
+        // Its lock is gone, but not this transaction.
+        SERVER.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_database ON pg_database.oid = database
+             WHERE locktype = 'advisory' AND datname = 'fenced'",
+        );
+        let taking = thread::spawn(move || {
+            let state = taker.state();
+            counted.fetch_add(1, Ordering::SeqCst);
+            ids(&tables(&state))
+        });
+        thread::sleep(Duration::from_millis(500));
+        Ok((taking, taken.load(Ordering::SeqCst)))
+    });
+    let (taking, had_taken) = written.unwrap();
+    assert_eq!(had_taken, 0, "the next process waits for what is under way");
+    assert_eq!(taking.join().unwrap(), [1], "and sees it");
+    assert!(insert(&database, 2).unwrap_err().is_lost());
+}
+
+#[test]
+fn a_connection_that_was_lost_is_made_again_before_anybody_notices() {
+    let process = Process::new("again");
+    let state = process.state();
+    let database = tables(&state);
+    for id in 1..4 {
+        process.cut();
+        insert(&database, id).unwrap();
+    }
+    assert_eq!(ids(&database), [1, 2, 3]);
+    // The lock, too.
+    let held = "SELECT count(*) FROM pg_locks JOIN pg_database ON pg_database.oid = database WHERE locktype = 'advisory' AND datname = 'again'";
+    eventually("the lock is held again", || SERVER.sql(held) == "1");
+    assert!(!state.figures().is_lost);
+}
+
+#[test]
+fn while_the_server_is_away_writes_are_refused_at_once_and_what_nobody_waits_for_is_kept() {
+    let process = Process::new("away");
+    let state = process.state();
+    let database = tables(&state);
+    insert(&database, 1).unwrap();
+    fs::remove_file(process.link()).unwrap();
+    process.cut();
+    let refused = insert(&database, 2).unwrap_err();
+    assert!(refused.is_away() && !refused.is_outcome_unknown(), "{refused}");
+    assert!(refused.to_string().contains("cannot be reached"), "{refused}");
+    for id in 10..13 {
+        let later = move |sql: Sql<'_>| sql.execute("INSERT INTO things VALUES (?1)", params![id]).map(drop);
+        database.write_later(later, |error| panic!("{error}"));
+    }
+    // Nobody tries to connect for each of them.
+    let failures = state.figures().failures;
+    for _ in 0..100 {
+        assert!(insert(&database, 2).unwrap_err().is_away());
+    }
+    assert!(state.figures().failures < failures + 10, "{:?}", state.figures());
+    assert!(database.read(|sql| sql.batch("SELECT 1")).unwrap_err().is_away());
+    let figures = state.figures();
+    assert!(figures.away.is_some() && figures.error.unwrap().contains("cannot be reached") && !figures.is_lost);
+    SERVER.link(&process.link());
+    // Nobody asks for it.
+    eventually("it catches up", || process.sql("SELECT count(*) FROM kubefold.things") == "4");
+    eventually("it says so", || state.figures().away.is_none());
+    insert(&database, 2).unwrap();
+    assert_eq!(ids(&database), [1, 2, 10, 11, 12]);
+}
+
+#[test]
+fn a_commit_whose_answer_is_lost_has_an_unknown_outcome() {
+    let process = Process::new("unknown");
+    let state = process.state();
+    let database = tables(&state);
+    process.sql(
+        "CREATE FUNCTION kubefold.cut() RETURNS trigger LANGUAGE plpgsql AS
+             $$BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END$$;
+         CREATE CONSTRAINT TRIGGER cut AFTER INSERT ON kubefold.things DEFERRABLE INITIALLY DEFERRED
+             FOR EACH ROW WHEN (NEW.id = 7) EXECUTE FUNCTION kubefold.cut()",
+    );
+    let lost = insert(&database, 7).unwrap_err();
+    assert!(lost.is_outcome_unknown(), "{lost}");
+    insert(&database, 8).unwrap();
+    assert_eq!(ids(&database), [8]);
+}
+
+#[test]
+fn who_may_not_make_the_tables_is_told_what_to_grant() {
+    let process = Process::new("rights");
+    let url = SERVER.database("rights", None);
+    SERVER.sql("CREATE ROLE joe LOGIN");
+    let url = url.replace("kubefold@", "joe@");
+    let refused = process.try_open(&url).unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "the user joe may not make the schema kubefold, or tables in it; run as the owner of the database: GRANT CREATE ON DATABASE \"rights\" TO \"joe\""
+    );
+    process.sql("CREATE SCHEMA kubefold");
+    let refused = process.try_open(&url).unwrap_err().to_string();
+    assert!(refused.ends_with("GRANT ALL ON SCHEMA kubefold TO \"joe\""), "{refused}");
+    process.sql("GRANT ALL ON SCHEMA kubefold TO joe");
+    insert(&tables(&process.try_open(&url).unwrap()), 1).unwrap();
+}
+
+#[test]
+fn what_can_never_be_reached_is_refused_in_one_sentence() {
+    let process = Process::new("refused");
+    let said = |url: &str| process.try_open(url).unwrap_err().to_string();
+    assert!(said("postgres://u@h:x/d").starts_with("it is no connection string of PostgreSQL"));
+    let nobody = SERVER.database("refused", None).replace("kubefold@", "nobody-here@");
+    assert!(said(&nobody).contains("role \"nobody-here\" does not exist"), "{}", said(&nobody));
+}
+
+/// Restores what a database was, as a snapshot of its disk does.
+fn restore(process: &Process, epoch: i64, beat: i64) {
+    process.sql(&format!("UPDATE kubefold.holder SET epoch = {epoch}, beat = {beat}"));
+}
+
+fn row(process: &Process) -> [i64; 2] {
+    let row = process.sql("SELECT epoch || ' ' || beat FROM kubefold.holder");
+    let words: Vec<i64> = row.split(' ').map(|word| word.parse().unwrap()).collect();
+    [words[0], words[1]]
+}
+
+#[test]
+fn a_database_that_was_restored_is_told_at_the_start() {
+    let process = Process::new("restored");
+    let [epoch, beat] = {
+        let state = process.state();
+        assert!(!state.is_restored());
+        row(&process)
+    };
+    assert!(!process.state().is_restored());
+    restore(&process, epoch, beat);
+    let state = process.state();
+    assert!(state.is_restored());
+    assert!(row(&process)[0] > epoch + 1, "no epoch is given out twice");
+    drop(state);
+    assert!(!process.state().is_restored(), "it is said once");
+    // Another database.
+    let mark = fs::read_to_string(process.mark()).unwrap();
+    let identity = mark.split(' ').nth(1).unwrap();
+    fs::write(process.mark(), mark.replace(identity, "1/1/1")).unwrap();
+    assert!(process.state().is_restored());
+}
+
+#[test]
+fn a_database_that_is_restored_under_a_process_is_not_written_any_more() {
+    let process = Process::new("rewound");
+    let state = process.state();
+    let database = tables(&state);
+    insert(&database, 1).unwrap();
+    let [epoch, beat] = row(&process);
+    eventually("it beats", || row(&process)[1] > beat);
+    process.cut();
+    restore(&process, epoch, beat);
+    process.cut();
+    let refused = insert(&database, 2).unwrap_err();
+    assert!(refused.is_lost() && refused.to_string().contains("was restored from a backup"), "{refused}");
+    assert_eq!(process.sql("SELECT count(*) FROM kubefold.things"), "1");
+    drop((database, state));
+    assert!(process.state().is_restored());
+}
+
+#[test]
+fn a_password_is_told_to_nobody() {
+    let process = Process::new("told");
+    let state = process.state();
+    assert!(state.place().starts_with("postgres:///") && state.place().ends_with("/told"), "{}", state.place());
+    let away = process.try_open("postgres://jane:s3cret@127.0.0.1:x/d").unwrap_err();
+    assert!(!away.to_string().contains("s3cret"), "{away}");
+}
+
+/// The mark is a file of its user.
+#[test]
+fn the_mark_stands_outside_of_the_database() {
+    let process = Process::new("mark");
+    let _state = process.state();
+    let text = fs::read_to_string(process.mark()).unwrap();
+    assert!(text.starts_with("kubefold-state-1 ") && Path::new(&process.mark()).is_file(), "{text}");
+}
