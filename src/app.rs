@@ -3,11 +3,13 @@
 #[cfg(feature = "apiserver")]
 pub mod apiserver;
 mod applied;
+mod database;
 mod front;
 mod kept;
 mod memory;
 mod options;
 mod own;
+mod records;
 mod security;
 mod signals;
 
@@ -21,14 +23,19 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub use self::options::{FrontProxy, Options, ServingOptions};
 use self::{
     applied::{Applied, member_names},
     front::{Answers, Front},
     kept::{CLUSTERS, keep_decisions, keep_lives, kept, shared},
     own::Own,
+    records::Records,
     security::{Authorities, Renewal},
     signals::Signals,
+};
+pub use self::{
+    database::{DatabaseFileError, StateUrl, StateUrlError},
+    options::{FrontProxy, Options, ServingOptions, StateSource},
+    records::{STATE_MARK, StateOpenError},
 };
 use crate::{
     access::Access,
@@ -44,11 +51,7 @@ use crate::{
     route::Router,
     serve::{Auditing, Handler, Health, Published, Served, StateDir, expiry::Expiries},
     stores::{self, Stores},
-    write::{
-        Writer,
-        journal::{Journal, KeyFile},
-        live::LiveFleet,
-    },
+    write::{Writer, journal::KeyFile, live::LiveFleet},
 };
 use kubefold_serving::health::Check;
 use kubefold_wire::body::{Body, BodyError};
@@ -81,7 +84,8 @@ impl App {
         let (config, reloads) = Reloads::start(&options.config).await?;
         let state = Arc::new(StateDir::open(&options.serving.state_dir)?);
         let state_key = KeyFile::new(options.state_key_file.clone(), state.path());
-        let journal = journal(&state_key, &state)?;
+        let records = Arc::new(Records::open(&options, &state).await?);
+        let journal = records.journal(&state_key, &state)?;
         let of_host = HostServing::before(config.aggregation.as_ref());
         let configured = Authorities { configured: &config.client_authorities, members: &[], host: Some(&of_host) };
         let Front { door, address, url, security, tls, expiries, authentication, auditing } =
@@ -114,13 +118,14 @@ impl App {
             access.restore(kept);
             tasks.spawn(keep_decisions(Arc::clone(&access), Arc::clone(&state), draining.clone()));
         }
-        let own = Box::pin(Own::open(&state, &stores, config, &state_key, &tasks, &draining)).await?;
-        let mirror = mirror(&options, &own.config()?, &state);
+        let own = Box::pin(Own::open(&records, &state, &stores, config, &state_key, &tasks, &draining)).await?;
+        let mirror = records.mirror(&options, &own.config()?, &state);
         stores.mirror_in(Arc::clone(&mirror));
         // With all members: what an earlier process knew of one that is not there yet would be forgotten.
         keep(&tasks, &draining, &registry, &stores, &state);
         tasks.spawn(settle(Arc::clone(&writer), Arc::clone(&registry), draining.clone()));
-        let metrics = metrics(&registry, &stores, &mirror, &served, &expiries, auditing.as_ref());
+        let mut metrics = metrics(&registry, &stores, &mirror, &served, &expiries, auditing.as_ref());
+        metrics.room("state", |room| records.register(room));
         let metrics = Arc::new(metrics);
         let (objects, counted) = (Arc::clone(&own.rooms.objects), Arc::clone(&metrics));
         let router = Arc::new(Router::new(Arc::clone(&access), reader, writer, counted, own.rooms.clone()));
@@ -128,7 +133,7 @@ impl App {
         let applied = own.applied(access, accounts, &published, &state);
         own.follow(&router, &stores, &tasks, &draining);
         let of_members = Arc::clone(&registry);
-        let readiness = move || checks(&of_members);
+        let readiness = move || checks(&of_members).into_iter().chain(records.check()).collect();
         let health = Health::new(Arc::new(readiness), draining.clone()).counting(metrics.slis());
         let (handler, logins) = (Arc::new(Routed(router)), Arc::clone(&authentication));
         let answers = Answers { handler, health, metrics, served, authentication: logins, auditing: auditing.clone() };
@@ -167,17 +172,6 @@ impl App {
         self.tasks.wait().await;
         self.own.close().await;
     }
-}
-
-/// Opened before anything is served: a wrong key ends kubefold, and what an earlier process left half-made is not to be shown.
-fn journal(key: &KeyFile, state: &StateDir) -> anyhow::Result<Journal> {
-    Journal::open(state.path(), key).context("cannot open the journal in the state directory")
-}
-
-/// What an earlier process knew of the members' objects.
-fn mirror(options: &Options, config: &Config, state: &StateDir) -> Arc<Mirror> {
-    let key = options.state_key_file.clone().map(|file| KeyFile::new(Some(file), state.path()));
-    Mirror::open(state.path(), config, key)
 }
 
 /// The members, with what an earlier process knew of them.

@@ -3,6 +3,7 @@
 //! May name: `stores`, the journal of `write`, and what is below them.
 
 use http::{Response, StatusCode, header};
+use kubefold_sql::{Postgres, PostgresFigures};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -33,6 +34,9 @@ pub struct FleetStatus {
     /// What is kept of the members' objects for a restart; absent where `clusters.yaml` disables that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mirror: Option<MirrorStatus>,
+    /// The state in PostgreSQL; absent where it is in the state directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<StateStatus>,
     /// Records of the state directory that cannot be read: a sentence for each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damaged: Vec<String>,
@@ -103,6 +107,24 @@ pub struct MirrorStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag_seconds: Option<u64>,
     /// What went wrong last; absent once everything could be written again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// How it goes with the state in PostgreSQL.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StateStatus {
+    /// The database, without user and password.
+    pub place: String,
+    /// How long it cannot be reached; absent while it can. Units: seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub away_seconds: Option<u64>,
+    /// Another process has it since, or it was restored from a backup: this process writes nothing more.
+    pub lost: bool,
+    /// It was restored from a backup before this process started.
+    pub restored: bool,
+    /// Why nothing can be written; absent while it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -234,6 +256,7 @@ fn status(stores: &Stores, journal: &Journal, now_unix: u64) -> FleetStatus {
         members: members.iter().map(|member| member_status(stores, &figures, member)).collect(),
         kinds,
         mirror: stores.mirror_figures().map(mirror_status),
+        state: journal.state().map(|state| state_status(state)),
         damaged: journal.damaged().iter().map(ToString::to_string).collect(),
         unfinished: journal.unfinished().iter().map(|one| unfinished_write(one, now_unix)).collect(),
         differing,
@@ -265,6 +288,12 @@ fn member_status(stores: &Stores, figures: &[StoreFigures], member: &Member) -> 
         cluster: member.cluster_uid().map(|uid| uid.to_string()),
         absent: member.config().absent,
     }
+}
+
+fn state_status(state: &Postgres) -> StateStatus {
+    let PostgresFigures { away, error, is_lost, .. } = state.figures();
+    let (place, restored) = (state.place().to_owned(), state.is_restored());
+    StateStatus { place, away_seconds: away.map(|away| away.as_secs()), lost: is_lost, restored, error }
 }
 
 fn mirror_status(figures: Figures) -> MirrorStatus {

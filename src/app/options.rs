@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use http::Uri;
 
-use crate::{authn, read::Freshness, serve::AuditOptions};
+use crate::{app::database::StateUrl, authn, read::Freshness, serve::AuditOptions};
 use kubefold_serving::front_proxy::ProxyHeaders;
 
 /// What `kubefold serve` is told on its command line.
@@ -14,12 +14,25 @@ pub struct Options {
     pub config: PathBuf,
     /// How clients reach it.
     pub serving: ServingOptions,
+    /// Where records, own objects and the mirror stand. Absent: in the state directory.
+    pub state: Option<StateSource>,
+    /// The authority of the database's certificate. Absent: those that the machine trusts.
+    pub state_ca: Option<PathBuf>,
     /// The key with which the journal is encrypted. Absent: a file of the state directory.
     pub state_key_file: Option<PathBuf>,
     /// How fresh reads are that name no revision.
     pub freshness: Freshness,
     /// The most that stores may hold before another kind is refused; made of the machine's memory where it is absent.
     pub store_bytes_max: Option<u64>,
+}
+
+/// Where the URL of a database for the state is.
+#[derive(Clone, Debug)]
+pub enum StateSource {
+    /// It was given.
+    Url(StateUrl),
+    /// It is the text of a file.
+    File(PathBuf),
 }
 
 /// How clients reach a server, how it knows them, and what it writes down of what they do.
@@ -83,6 +96,8 @@ impl Options {
         Self {
             config: folder.join("clusters.yaml"),
             serving: ServingOptions::new(([127, 0, 0, 1], 0).into(), folder.join("state")),
+            state: None,
+            state_ca: None,
             state_key_file: None,
             freshness: Freshness::default(),
             store_bytes_max: None,

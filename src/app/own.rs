@@ -9,7 +9,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     access::Access,
     accounts::Accounts,
-    app::applied::{Applied, Current},
+    app::{
+        applied::{Applied, Current},
+        records::Records,
+    },
     catalog::search_group,
     config::Config,
     own::{
@@ -31,11 +34,12 @@ pub(super) struct Own {
 }
 
 impl Own {
-    /// Opens those of the state directory, and has the members and the policies among them in force. The key is that of the
+    /// Opens those that are stored, and has the members and the policies among them in force. The key is that of the
     /// journal, which was opened before.
     ///
     /// Errors: the file; what is in it does not go with `clusters.yaml`.
     pub(super) async fn open(
+        records: &Records,
         state: &StateDir,
         stores: &Arc<Stores>,
         file: Config,
@@ -44,7 +48,7 @@ impl Own {
         draining: &CancellationToken,
     ) -> anyhow::Result<Self> {
         let link = Arc::new(FleetLink::default());
-        let storage = own::open(state.path()).await?;
+        let storage = records.own(state.path()).await?;
         let shadow = Shadow::new(Arc::clone(&link), Arc::clone(stores), Arc::clone(&storage));
         shadow.configure(&file.shadow_fields);
         let mut kinds = own::kinds_of(shadow.kind(&file.aliases))?;

@@ -44,7 +44,7 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use http::Uri;
 
 use crate::{
-    app,
+    app::{self, StateOpenError, StateSource, StateUrl},
     authn::AuthnError,
     config::ConfigError,
     read::Freshness,
@@ -166,6 +166,22 @@ struct Serve {
     config: PathBuf,
     #[command(flatten)]
     serving: serving::ServingFlags,
+    /// A database of PostgreSQL for unfinished writes, kubefold's own objects and the mirror: postgres://USER@HOST/DATABASE.
+    /// Only one process can use it. Default: files in the state directory.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "KUBEFOLD_STATE_URL",
+        hide_env_values = true,
+        conflicts_with = "state_url_file"
+    )]
+    state: Option<StateUrl>,
+    /// A file with that URL, for one with a password, which other users of the machine see in a command line.
+    #[arg(long, value_name = "FILE")]
+    state_url_file: Option<PathBuf>,
+    /// The authority of the database's certificate (PEM). Default: the authorities that this machine trusts.
+    #[arg(long, value_name = "FILE")]
+    state_ca_file: Option<PathBuf>,
     /// The key that encrypts unfinished writes on disk: 32 random bytes in base64. Default: state.key in the state directory,
     /// which kubefold makes. Keep it elsewhere, such as in a mounted Secret, so that a copy of the directory is of no use alone.
     #[arg(long, value_name = "FILE")]
@@ -269,6 +285,8 @@ fn serve(flags: Serve) -> anyhow::Result<()> {
     let options = app::Options {
         config: flags.config,
         serving: flags.serving.options(),
+        state: flags.state_url_file.map(StateSource::File).or(flags.state.map(StateSource::Url)),
+        state_ca: flags.state_ca_file,
         state_key_file: flags.state_key_file,
         freshness: match flags.freshness {
             FreshnessFlag::Watched => Freshness::Watched,
@@ -324,6 +342,7 @@ fn exit_code(error: &anyhow::Error) -> u8 {
             || cause.is::<AuthnError>()
             || cause.is::<AuditError>()
             || cause.is::<bench::PlanError>()
+            || cause.downcast_ref::<StateOpenError>().is_some_and(StateOpenError::is_given)
             || is_of_storage(cause)
     };
     let given = error.chain().any(is_given);

@@ -20,6 +20,7 @@ use serde_json::json;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    app::STATE_MARK,
     catalog::{FetchError, Fetched, MemberCatalog},
     cli::{client::Output, print},
     config::{self, Config, MemberName},
@@ -105,6 +106,12 @@ fn idle_state(path: &Path, key: Option<PathBuf>) -> anyhow::Result<StateDir> {
     }
     let state =
         StateDir::open(path).context("a kubefold uses this state directory, so nothing is released: stop it first")?;
+    if path.join(STATE_MARK).exists() {
+        bail!(
+            "the state of this kubefold is in PostgreSQL: see kubefold status until no write is unfinished, stop kubefold, and \
+             leave --state-dir out"
+        );
+    }
     let journal = Journal::open(path, &KeyFile::new(key, path)).context("cannot read the journal")?;
     let unfinished = journal.open_entries().len();
     if unfinished > 0 {
@@ -356,4 +363,19 @@ fn message(body: &[u8]) -> String {
         message: String,
     }
     serde_json::from_slice::<StatusMessage>(body).map(|said| said.message).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_whose_state_is_in_postgresql_is_refused_and_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        drop(StateDir::open(&path).unwrap());
+        std::fs::write(path.join(STATE_MARK), "").unwrap();
+        let refused = idle_state(&path, None).err().unwrap().to_string();
+        assert!(refused.contains("is in PostgreSQL") && !path.join("state.db").exists(), "{refused}");
+    }
 }

@@ -48,6 +48,13 @@ fn render(status: &FleetStatus, colours: bool) -> String {
         let members = members.join(", ");
         let _infallible = writeln!(out, "{}/{} has not been read from {members}", kind.resource, kind.version);
     }
+    if let Some(state) = &status.state {
+        let why = state.error.as_ref().map(|error| format!("nothing can be written through the fleet view: {error}"));
+        let restored = state.restored.then(|| format!("the state in {} was restored from a backup", state.place));
+        for line in why.iter().chain(&restored) {
+            let _infallible = writeln!(out, "{line}");
+        }
+    }
     if let Some(error) = status.mirror.as_ref().and_then(|mirror| mirror.error.as_ref()) {
         let _infallible = writeln!(out, "the mirror is not kept: {error}");
     }
@@ -171,7 +178,7 @@ pub(super) fn table(rows: &[impl AsRef<[String]>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::{BehindMember, FillingMember, MirrorStatus, PastError};
+    use crate::status::{BehindMember, FillingMember, MirrorStatus, PastError, StateStatus};
 
     fn member(name: &str) -> MemberStatus {
         MemberStatus {
@@ -216,6 +223,7 @@ mod tests {
                 filling: vec![FillingMember { member: "north".into(), listed: 12_000, total: Some(60_000) }],
             }],
             mirror: None,
+            state: None,
             damaged: Vec::new(),
             unfinished: Vec::new(),
             differing: Vec::new(),
@@ -228,6 +236,9 @@ mod tests {
         assert_eq!(render(&status, false), format!("{members}no unfinished writes, no differences\n"));
         let error = Some("the disk is full".into());
         status.mirror = Some(MirrorStatus { on: true, objects: 1, bytes: 2, lag_seconds: None, error });
+        let error = Some("PostgreSQL (postgres://db/fleet) cannot be reached: connection refused".into());
+        let place = "postgres://db/fleet".to_owned();
+        status.state = Some(StateStatus { place, away_seconds: Some(3), lost: false, restored: true, error });
         status.damaged.push("the record 7 cannot be read".into());
         status.unfinished.push(UnfinishedWrite {
             resource: "deployments.apps".into(),
@@ -244,7 +255,9 @@ mod tests {
             name: "x".into(),
             members: vec!["west".into()],
         });
-        let rest = "the mirror is not kept: the disk is full\nthe record 7 cannot be read\n\nUNFINISHED   OBJECT                            AGE   BEHIND   WHY\n\
+        let rest = "nothing can be written through the fleet view: PostgreSQL (postgres://db/fleet) cannot be reached: connection refused\n\
+                    the state in postgres://db/fleet was restored from a backup\n\
+                    the mirror is not kept: the disk is full\nthe record 7 cannot be read\n\nUNFINISHED   OBJECT                            AGE   BEHIND   WHY\n\
                     delete       deployments.apps/web in default   25h   west     refused\n\n\
                     DIFFERS        IN\nnamespaces/x   west\n";
         assert_eq!(render(&status, false), format!("{members}{rest}"));

@@ -8,7 +8,7 @@ use std::{
 };
 
 use aws_lc_rs::digest::{SHA256, digest};
-use kubefold_sql::{Database, Durability, OpenError, Row, Sql, SqlError, StateKey, Value, params};
+use kubefold_sql::{Database, Durability, OpenError, Postgres, Row, Sql, SqlError, StateKey, Value, params};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -18,7 +18,7 @@ use crate::{
         deleted::bury,
         figures::Counted,
         kind::{MirrorError, MirroredKind, is_secret},
-        tables::MIGRATIONS,
+        tables::{MIGRATIONS, POSTGRES_MIGRATIONS, SCHEMA},
     },
     store::{Changes, MemberDocument, Position, unix_micros},
 };
@@ -94,9 +94,21 @@ impl File {
         Self { database, key: key.map(Arc::new), keeps_deleted, counted_at: Mutex::default() }
     }
 
-    /// Bounds its size, and forgets what another key encrypted.
+    /// Opens the tables in PostgreSQL, or makes them.
+    pub(super) fn open_in(
+        state: &Arc<Postgres>,
+        key: Option<StateKey>,
+        keeps_deleted: bool,
+    ) -> Result<Self, OpenError> {
+        Ok(Self::of(Database::open_in(state, SCHEMA, &POSTGRES_MIGRATIONS)?, key, keeps_deleted))
+    }
+
+    /// Bounds its size, and forgets what another key encrypted. PostgreSQL has a bound of its own.
     pub(super) fn prepare(&self, bytes_max: u64) -> Result<(), SqlError> {
         self.database.read(|sql| {
+            if sql.is_postgres() {
+                return Ok(());
+            }
             let page: Option<i64> = sql.row("PRAGMA page_size", &[], |row| row.get(0))?;
             let pages = i64::try_from(bytes_max).unwrap_or(i64::MAX) / page.unwrap_or(1).max(1);
             sql.batch(&format!("PRAGMA max_page_count = {pages}"))
@@ -285,9 +297,13 @@ impl File {
         let feed = feed.clone();
         self.write(move |sql| {
             let Some(id) = id_of(sql, &feed)? else { return Ok(()) };
-            let touch = "UPDATE feeds SET is_followed = ?2,
-                followed_at_ms = CASE WHEN ?2 <> 0 THEN ?3 ELSE followed_at_ms END WHERE id = ?1";
-            sql.execute(touch, params![id, is_followed, signed(now_ms())]).map(drop)
+            match is_followed {
+                true => {
+                    let touch = "UPDATE feeds SET is_followed = 1, followed_at_ms = ?2 WHERE id = ?1";
+                    sql.execute(touch, params![id, signed(now_ms())]).map(drop)
+                }
+                false => sql.execute("UPDATE feeds SET is_followed = 0 WHERE id = ?1", params![id]).map(drop),
+            }
         })
     }
 

@@ -1,6 +1,6 @@
 //! What members' objects were, on disk: so that a kubefold that starts knows them, and asks members only for what is new.
 //!
-//! One file of SQLite in the state directory has, for each kind and member, the objects as the member gave them and the
+//! One file of SQLite in the state directory, or a schema of PostgreSQL, has, for each kind and member, the objects as the member gave them and the
 //! position to which they belong, always of the same moment. It is written behind the stores, in batches, by one task; nothing
 //! waits for it. It is no source of truth: whatever is wrong with it is said once, and kubefold begins without it.
 //!
@@ -27,7 +27,7 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
-use kubefold_sql::{KeyFile, OpenError, SqlError};
+use kubefold_sql::{KeyFile, OpenError, Postgres, SqlError};
 use parking_lot::Mutex;
 
 use crate::{
@@ -42,6 +42,7 @@ pub use self::{
     file::{KeptCatalog, KeptObject, KeptPosition},
     kind::{MirrorError, MirroredKind},
     search::{FoundObject, FoundPage},
+    tables::SCHEMA,
 };
 use self::{file::File, kind::is_secret};
 
@@ -56,6 +57,7 @@ pub const REST: Duration = Duration::from_secs(30);
 /// The objects of members on disk. All of it blocks but the figures.
 pub struct Mirror {
     directory: PathBuf,
+    state: Option<Arc<Postgres>>,
     config: MirrorConfig,
     key: Option<KeyFile>,
     file: ArcSwapOption<File>,
@@ -73,7 +75,17 @@ impl Mirror {
     ///
     /// `key` is a key file that somebody named: without one no Secret is kept.
     pub fn open(directory: &Path, config: &Config, key: Option<KeyFile>) -> Arc<Self> {
+        Self::begin(None, directory, config, key)
+    }
+
+    /// Opens the tables in PostgreSQL, or makes them, as [`Self::open`] does. A file that is left in the state directory is removed.
+    pub fn open_in(state: &Arc<Postgres>, directory: &Path, config: &Config, key: Option<KeyFile>) -> Arc<Self> {
+        Self::begin(Some(Arc::clone(state)), directory, config, key)
+    }
+
+    fn begin(state: Option<Arc<Postgres>>, directory: &Path, config: &Config, key: Option<KeyFile>) -> Arc<Self> {
         let this = Self {
+            state,
             directory: directory.to_owned(),
             config: config.mirror.clone(),
             key,
@@ -82,8 +94,10 @@ impl Mirror {
         };
         if this.config.enabled {
             this.open_file(config);
-        } else if let Err(error) = this.remove() {
-            tracing::warn!(%error, "the mirror is disabled, and its file cannot be removed");
+        }
+        let is_left = !this.config.enabled || this.state.is_some();
+        if let Err(error) = if is_left { this.remove() } else { Ok(()) } {
+            tracing::warn!(%error, "the mirror's file is not used any more, and cannot be removed");
         }
         Arc::new(this)
     }
@@ -116,11 +130,19 @@ impl Mirror {
     fn try_open(&self) -> Result<File, OpenError> {
         // A wrong or missing key has ended kubefold when it opened its journal.
         let key = self.key.as_ref().and_then(|key| key.key(true).ok());
-        File::open(&self.directory.join(FILE), key, self.config.keep_deleted.is_some())
+        let keeps_deleted = self.config.keep_deleted.is_some();
+        match &self.state {
+            Some(state) => File::open_in(state, key, keeps_deleted),
+            None => File::open(&self.directory.join(FILE), key, keeps_deleted),
+        }
     }
 
     /// Sets a file aside that cannot be read, and begins a new one.
     fn begin_anew(&self, cause: &dyn std::error::Error) -> Option<File> {
+        if self.state.is_some() {
+            self.is_off(&cause);
+            return None;
+        }
         let path = self.directory.join(FILE);
         tracing::error!(%cause, "the mirror is damaged and set aside as {SET_ASIDE}: members are listed anew");
         self.figures.lock().fail(cause);

@@ -64,8 +64,9 @@ CREATE TABLE labels (
 CREATE INDEX labels_value ON labels (key, value, object);
 ",
 ];
+/// The schema of PostgreSQL that has the tables, where state is there.
+pub const SCHEMA: &str = "kubefold_mirror";
 /// The same in PostgreSQL.
-#[cfg(test)]
 pub(super) const POSTGRES_MIGRATIONS: [&str; 2] = [
     "
 CREATE TABLE feeds (

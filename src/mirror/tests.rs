@@ -362,3 +362,55 @@ fn what_was_deleted_has_a_quarter_of_the_file_and_secrets_have_none() {
     assert!(kept(&mirror, &secrets.of).is_some() && mirror.keeps(&secrets.of.gvr));
     assert!(!mirror.keeps_deleted(&secrets.of.gvr) && deleted(&mirror, &secrets.of, "").is_empty());
 }
+
+#[test]
+fn in_postgresql_it_keeps_what_it_keeps_in_a_file() {
+    let server = testbed::PostgresServer::start();
+    let (directory, keys) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
+    let path = keys.path().join("key");
+    fs::write(&path, STANDARD.encode([1; 32])).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(directory.path().join(FILE), "of a kubefold that had no database").unwrap();
+    let tls = rustls::ClientConfig::builder().with_root_certificates(rustls::RootCertStore::empty());
+    let (url, mark) = (server.database("mirror", None), directory.path().join("mark"));
+    let state = Postgres::open(&url, tls.with_no_client_auth(), &["kubefold", SCHEMA], mark).unwrap();
+    let opened = || {
+        let key = KeyFile::new(Some(path.clone()), keys.path());
+        Mirror::open_in(&state, directory.path(), &config(""), Some(key))
+    };
+    let mut world = World::new("secrets", "Secret");
+    // More than a page, in the order of their bytes.
+    for at in 0..600 {
+        world.event(&format!("{}-{at}", if at % 2 == 0 { "a" } else { "B" }), Some("hunter"));
+    }
+    let mirror = opened();
+    assert!(mirror.is_on() && !directory.path().join(FILE).exists(), "{}", error(&mirror));
+    world.write(&mirror).unwrap();
+    for (name, text) in [("a-0", None), ("B-1", Some("changed")), ("c", Some("new"))] {
+        world.event(name, text);
+    }
+    world.write(&mirror).unwrap();
+    mirror.is_level();
+    let figures = mirror.figures();
+    assert_eq!((figures.rows, figures.bytes > 0, error(&mirror)), (600, true, String::new()));
+    drop(mirror);
+    let mirror = opened();
+    assert_eq!(kept(&mirror, &world.of), Some((world.revision, world.objects.clone())));
+    let clear = "SELECT count(*) FROM kubefold_mirror.objects WHERE encode(document, 'escape') LIKE '%hunter%'";
+    assert_eq!(server.sql_in("mirror", clear), "0");
+    mirror.touch(&world.of, false).unwrap();
+    assert!(!mirror.position(&world.of).unwrap().is_followed);
+    let catalog = |document: &str| KeptCatalog {
+        member: member("east"),
+        cluster_uid: "u-east".into(),
+        document: document.to_owned(),
+    };
+    for document in ["{}", "{\"a\":1}"] {
+        mirror.keep_catalog(catalog(document)).unwrap();
+    }
+    assert_eq!(mirror.catalogs(), [catalog("{\"a\":1}")]);
+    mirror.forget(&world.of);
+    assert_eq!(mirror.position(&world.of), None);
+    assert_eq!(server.sql_in("mirror", "SELECT count(*) FROM kubefold_mirror.objects"), "0");
+}

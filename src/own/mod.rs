@@ -25,6 +25,7 @@ use http::{HeaderValue, Method, Request, Response, header, request::Parts};
 use http_body_util::BodyExt;
 use kubefold_sql::StateKey;
 use parking_lot::Mutex;
+use rustls::ClientConfig;
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
@@ -46,7 +47,7 @@ use kubefold_apiserver::{
     registry::Registry,
     serve::ApiServer,
     server::{Running, ServerError},
-    storage::{Bounds, Sqlite, SqliteError, Storage},
+    storage::{Bounds, Postgres, PostgresError, Sqlite, SqliteError, Storage},
     typed::{IntoKinds, KindError},
 };
 use kubefold_serving::caller::Caller;
@@ -62,6 +63,8 @@ pub const GROUP: &str = OWN_GROUP;
 pub const VERSION: &str = "v1alpha1";
 /// In the state directory.
 const FILE: &str = "own.db";
+/// The schema of PostgreSQL that has them, where state is there.
+pub const SCHEMA: &str = "kubefold_own";
 
 /// Why kubefold's own objects cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +72,9 @@ pub enum OwnStartError {
     /// The file of the state directory.
     #[error("cannot open kubefold's own objects in the state directory ({FILE}): {0}")]
     Storage(#[from] SqliteError),
+    /// The database.
+    #[error("cannot open kubefold's own objects in PostgreSQL: {0}")]
+    Postgres(#[from] PostgresError),
     /// A kind is not as Kubernetes wants it.
     #[error(transparent)]
     Kind(#[from] KindError),
@@ -207,6 +213,13 @@ impl OwnObjects {
 /// Errors: see [`OwnStartError`].
 pub async fn open(state_dir: &Path) -> Result<Arc<dyn Storage>, OwnStartError> {
     Ok(Arc::new(Sqlite::open(&state_dir.join(FILE), Bounds::default()).await?))
+}
+
+/// Opens the objects in PostgreSQL.
+///
+/// Errors: see [`OwnStartError`].
+pub async fn open_in(url: &str, tls: ClientConfig) -> Result<Arc<dyn Storage>, OwnStartError> {
+    Ok(Arc::new(Postgres::open_in(url, tls, Some(SCHEMA), Bounds::default()).await?))
 }
 
 /// One kind for each version of it that is served.

@@ -20,7 +20,7 @@ use std::{
 };
 
 pub use kubefold_sql::KeyFile;
-use kubefold_sql::SqlError;
+use kubefold_sql::{Postgres, SqlError};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -28,7 +28,7 @@ pub use crate::write::journal::{
     placement::{Goal, Overriding, Placement, Stage, Wanted},
     record::{Amended, Before, Entry, EntryTarget, Everywhere, Listed, Step, Verb},
     sealed::DamagedRecord,
-    table::JournalOpenError,
+    table::{JournalOpenError, SCHEMA},
 };
 use crate::{
     config::MemberName,
@@ -52,8 +52,8 @@ pub const ENTRIES_OF_ONE_MAX: usize = 256;
 /// Why a write cannot be entered, so that it must not begin.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The disk refuses.
-    #[error("the journal in the state directory cannot be written: {0}")]
+    /// The disk or the database refuses.
+    #[error("nothing was changed, since the journal cannot be written: {0}")]
     Sql(#[from] SqlError),
     /// The program ends.
     #[error("the journal is not written any more: {0}")]
@@ -74,6 +74,7 @@ fn names(members: &[MemberName]) -> String {
 #[derive(Clone, Debug)]
 pub struct Journal {
     table: Table,
+    state: Option<Arc<Postgres>>,
     inner: Arc<Mutex<Inner>>,
 }
 
@@ -135,7 +136,24 @@ impl Journal {
     ///
     /// Blocks; to be called at start. Errors: the directory or the database cannot be read and written; the key is not theirs.
     pub fn open(directory: &Path, key: &KeyFile) -> Result<Self, JournalOpenError> {
-        let Opened { table, unfinished, placements, overridings, damaged, last } = Table::open(directory, key)?;
+        Self::of(Table::open(directory, key)?)
+    }
+
+    /// Opens the journal in PostgreSQL, or begins one, as [`Self::open`] does.
+    ///
+    /// Blocks; to be called at start. Errors: the database cannot be read and written; the key is not its.
+    pub fn open_in(state: &Arc<Postgres>, key: &KeyFile) -> Result<Self, JournalOpenError> {
+        let opened = Table::open_in(state, key)?;
+        Ok(Self { state: Some(Arc::clone(state)), ..Self::of(opened)? })
+    }
+
+    /// The database, and how it goes with it. `None`: the journal is in the state directory.
+    pub fn state(&self) -> Option<&Arc<Postgres>> {
+        self.state.as_ref()
+    }
+
+    fn of(opened: Opened) -> Result<Self, JournalOpenError> {
+        let Opened { table, unfinished, placements, overridings, damaged, last, place } = opened;
         let mut inner = Inner { last, ..Inner::default() };
         for begun in unfinished {
             // An entry remembers by number which others it has taken in.
@@ -143,14 +161,14 @@ impl Journal {
             inner.last = remembered.fold(inner.last.max(begun.entry.id), |last, id| last.max(*id));
             inner.insert(begun);
         }
-        let of_sql = |cause| JournalOpenError::of(directory, cause);
+        let of_sql = |cause| JournalOpenError::Sql { place: place.clone(), cause };
         damaged.iter().for_each(|damaged| tracing::error!("{damaged}"));
         inner.damaged = damaged;
         inner.placements = placements.into_iter().map(|placement| (placement.uid.clone(), placement)).collect();
         inner.overridings = overridings.into_iter().map(|one| (one.uid.clone(), one)).collect();
         inner.cordoned = table.cordoned().map_err(of_sql)?;
         inner.placed_kinds = table.placed_kinds().map_err(of_sql)?;
-        Ok(Self { table, inner: Arc::new(Mutex::new(inner)) })
+        Ok(Self { table, state: None, inner: Arc::new(Mutex::new(inner)) })
     }
 
     /// Enters a write. When it returns, the entry is on disk. A delete drops what earlier entries say of its object.
@@ -162,7 +180,12 @@ impl Journal {
         blocking(move || {
             let begun_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
             let (begun, dropped) = this.inner.lock().enter(entry, begun_at)?;
-            this.table.begin(&begun, dropped.clone())?;
+            this.table.begin(&begun, dropped.clone()).inspect_err(|error| {
+                if error.is_outcome_unknown() {
+                    // It may be there, and nothing will be done by it.
+                    this.table.finish(begun.entry.id);
+                }
+            })?;
             let entry = begun.entry.clone();
             let mut inner = this.inner.lock();
             dropped.into_iter().for_each(|id| drop(inner.remove(id)));
@@ -455,6 +478,68 @@ mod tests {
                 Caller { user: "ann".into(), groups: vec!["g".into()], ..Caller::default() },
             )
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn in_postgresql_it_keeps_what_it_keeps_in_a_file() {
+        let server = testbed::PostgresServer::start();
+        let directory = tempfile::tempdir().unwrap();
+        let opened = || {
+            let tls = rustls::ClientConfig::builder().with_root_certificates(rustls::RootCertStore::empty());
+            let (url, mark) = (server.database("journal", None), directory.path().join("mark"));
+            let state = Postgres::open(&url, tls.with_no_client_auth(), &[SCHEMA], mark).unwrap();
+            Journal::open_in(&state, &KeyFile::new(None, directory.path())).unwrap()
+        };
+        rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
+        let journal = opened();
+        let a = journal.begin(entry("a", Verb::Create)).await.unwrap();
+        let b = journal.begin(entry("b", Verb::Create)).await.unwrap();
+        for step in [Step::Unknown("it did not answer".into()), Step::Failed("it is down".into())] {
+            journal.step(b.id, &member("east"), step).await;
+        }
+        journal.step_later(b.id, &member("west"), Step::Done { uid: Some("w".into()) });
+        // What is closed stays closed.
+        journal.step(b.id + 7, &member("west"), Step::Planned).await;
+        journal.finish(a.id);
+        journal.amend(Entry { body: "{\"a\":2}".to_owned(), ..b.clone() }).await;
+        journal.cordon(&member("east"), true).await.unwrap();
+        journal.cordon(&member("east"), true).await.unwrap();
+        let mut made = Everywhere {
+            key: b.key.clone(),
+            uid: "u".into(),
+            caller: b.caller.clone(),
+            query: String::new(),
+            user_agent: None,
+            members: b.listed.clone(),
+        };
+        journal.keep_everywhere(made.clone()).await;
+        made.members = vec![Listed { member: member("south"), cluster_uid: "c-south".into() }];
+        journal.keep_everywhere(made).await;
+        drop(journal);
+        let journal = opened();
+        let open = journal.open_entries();
+        assert_eq!((open.len(), &*open[0].body, open[0].id), (1, "{\"a\":2}", b.id));
+        assert_eq!(open[0].targets[1].step, Step::Done { uid: Some("w".into()) });
+        assert!(open[0].targets[0].uncertain && !open[0].targets[1].uncertain);
+        assert_eq!(journal.cordoned(), BTreeSet::from([member("east")]));
+        assert_eq!(journal.placed_kinds(), BTreeSet::from([("apps".to_owned(), "Deployment".to_owned())]));
+        assert_eq!(journal.everywhere().await[0].members.len(), 2);
+        journal.forget_everywhere(&b.key, "u").await;
+        journal.cordon(&member("east"), false).await.unwrap();
+        assert_eq!((journal.everywhere().await.len(), journal.cordoned().len()), (0, 0));
+        // Bodies are encrypted there, too.
+        let clear = "SELECT count(*) FROM kubefold.journal_entries WHERE encode(entry, 'escape') LIKE '%kubectl%'";
+        assert_eq!(server.sql_in("journal", clear), "0");
+        drop(journal);
+        fs::remove_file(directory.path().join("state.key")).unwrap();
+        let tls = rustls::ClientConfig::builder().with_root_certificates(rustls::RootCertStore::empty());
+        let (url, mark) = (server.database("journal", None), directory.path().join("mark"));
+        let state = Postgres::open(&url, tls.with_no_client_auth(), &[SCHEMA], mark).unwrap();
+        let error = Journal::open_in(&state, &KeyFile::new(None, directory.path())).unwrap_err();
+        assert!(
+            error.is_of_key() && error.to_string().contains("drop the schemas kubefold and kubefold_own"),
+            "{error}"
+        );
     }
 
     #[tokio::test]

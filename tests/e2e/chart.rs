@@ -281,6 +281,7 @@ async fn every_value_of_the_chart_makes_objects_that_kubernetes_takes() {
     let operators = [
         member,
         "metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true,gateway.enabled=true,gateway.host=a.b",
+        "statePostgres.secretName=db,statePostgres.caKey=ca.crt",
         "gateway.parentRefs[0].name=edge,tls.certManager.enabled=true,tls.certManager.issuerRef.name=ca",
     ];
     let rendered = render(&operators).await;
@@ -290,6 +291,10 @@ async fn every_value_of_the_chart_makes_objects_that_kubernetes_takes() {
         "kind: TLSRoute",
         "kind: Certificate",
         "--tls-cert-file=/etc/kubefold/tls/tls.crt",
+        "--state-url-file=/etc/kubefold/state-postgres/url",
+        "--state-ca-file=/etc/kubefold/state-postgres/ca.crt",
+        "mountPath: /etc/kubefold/state-postgres",
+        "secretName: \"db\"",
     ] {
         assert!(rendered.ok().contains(text), "no {text}: {rendered}");
     }

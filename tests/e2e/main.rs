@@ -64,6 +64,7 @@ mod shadow;
 mod shadow_informer;
 mod shared_objects;
 mod sso;
+mod state;
 mod streams;
 mod table;
 mod verbs;

@@ -29,7 +29,7 @@ use testbed::{
 const SOON: Duration = Duration::from_secs(60);
 
 /// A number of kubefold's metrics.
-async fn metric(api: &Api, name: &str) -> f64 {
+pub(crate) async fn metric(api: &Api, name: &str) -> f64 {
     let answer = api.request(Method::GET, "/metrics", "").await;
     let text = String::from_utf8_lossy(&answer.body).into_owned();
     let line = text.lines().find(|line| line.split(' ').next() == Some(name));
@@ -37,7 +37,7 @@ async fn metric(api: &Api, name: &str) -> f64 {
 }
 
 /// Waits until everything that kubefold has now is in the mirror.
-async fn mirrored(api: &Api) {
+pub(crate) async fn mirrored(api: &Api) {
     let since = Instant::now();
     eventually(SOON, async || {
         let (lag, age) = (metric(api, "kubefold_mirror_lag_seconds").await, since.elapsed().as_secs_f64());

@@ -168,6 +168,8 @@ async fn kubefold(folder: &TempDir) -> App {
     let app = App::start(Options {
         config: folder.path().join("clusters.yaml"),
         serving: ServingOptions::new(([127, 0, 0, 1], 0).into(), folder.path().join("state")),
+        state: None,
+        state_ca: None,
         state_key_file: None,
         freshness: Freshness::default(),
         store_bytes_max: None,

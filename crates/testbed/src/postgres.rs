@@ -59,6 +59,11 @@ impl PostgresServer {
         format!("postgres://jane:{password}@{host}:{port}/postgres?options=-c%20search_path%3D{name}")
     }
 
+    /// Where it listens for TLS.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port.as_ref().expect("a server with TLS").number())
+    }
+
     /// The authority of its certificate.
     pub fn authority(&self) -> PathBuf {
         self.folder.join("ca.crt")

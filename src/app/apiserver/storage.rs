@@ -8,19 +8,11 @@ use std::{
     sync::Arc,
 };
 
-use kube::client::ConfigExt;
-use rustls::{
-    ClientConfig, RootCertStore,
-    crypto::aws_lc_rs,
-    pki_types::{CertificateDer, pem::PemObject},
-};
-
+use crate::app::database::{self, DatabaseFileError};
 use kubefold_apiserver::storage::{Bounds, Memory, Postgres, PostgresError, Sqlite, SqliteError, Storage};
 
 /// The database in its folder.
 const FILE: &str = "objects.db";
-/// What a file with a URL is read to at most.
-const URL_BYTES_MAX: usize = 4096;
 
 /// Where objects are stored. It has no `Debug`: a URL may have a password.
 #[derive(Clone, PartialEq, Eq)]
@@ -69,10 +61,9 @@ impl FromStr for StorageUrl {
                 Some(_) => Err(UrlError::Sqlite),
                 None => Ok(Self::Sqlite(Some(path.into()))),
             },
-            ("postgres" | "postgresql", rest) if rest.len() > 2 && rest.starts_with("//") => {
-                Ok(Self::Postgres(text.trim().to_owned()))
+            ("postgres" | "postgresql", _) => {
+                database::postgres_url(text).map(Self::Postgres).ok_or(UrlError::Postgres)
             }
-            ("postgres" | "postgresql", _) => Err(UrlError::Postgres),
             (other, _) => Err(UrlError::Scheme(other.to_owned())),
         }
     }
@@ -86,11 +77,7 @@ impl StorageUrl {
             Self::Sqlite(folder) => {
                 format!("sqlite:{}", folder.as_ref().map(|folder| folder.display().to_string()).unwrap_or_default())
             }
-            Self::Postgres(url) => {
-                let rest = url.split_once("://").map_or("", |(_, rest)| rest);
-                let rest = rest.split('?').next().unwrap_or_default();
-                format!("postgres://{}", rest.rsplit_once('@').map_or(rest, |(_, place)| place))
-            }
+            Self::Postgres(url) => database::told(url),
         }
     }
 }
@@ -114,14 +101,12 @@ impl Default for StorageSource {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each variant's message says what it is")]
 pub enum StorageOpenError {
-    #[error("--storage-url-file {}: cannot be read ({source}); check the path and its permissions", .path.display())]
-    Unreadable { path: PathBuf, source: io::Error },
+    #[error("--storage-url-file {0}")]
+    UrlFile(DatabaseFileError),
     #[error("--storage-url-file {}: {source}", .path.display())]
     Url { path: PathBuf, source: UrlError },
-    #[error("--storage-ca-file {}: cannot be read ({source}); check the path and its permissions", .path.display())]
-    Authority { path: PathBuf, source: io::Error },
-    #[error("--storage-ca-file {}: it has no certificate in PEM", .0.display())]
-    NoAuthority(PathBuf),
+    #[error("--storage-ca-file {0}")]
+    Authority(DatabaseFileError),
     #[error(
         "storage {storage}: cannot make the folder ({source}); check that the path is right and that this user may write there"
     )]
@@ -130,15 +115,13 @@ pub enum StorageOpenError {
     Sqlite { storage: String, source: SqliteError },
     #[error("storage {storage}: {source}")]
     Postgres { storage: String, source: PostgresError },
-    #[error("cannot set TLS up for the database ({0})")]
-    Tls(#[from] rustls::Error),
 }
 
 impl StorageOpenError {
     /// Whether what was given is wrong, wherever and whenever it is used.
     pub fn is_given(&self) -> bool {
         let of_url = matches!(self, Self::Postgres { source: PostgresError::Url(_), .. });
-        of_url || !matches!(self, Self::Folder { .. } | Self::Sqlite { .. } | Self::Postgres { .. } | Self::Tls(_))
+        of_url || !matches!(self, Self::Folder { .. } | Self::Sqlite { .. } | Self::Postgres { .. })
     }
 }
 
@@ -165,7 +148,7 @@ pub(super) async fn open(
             Arc::new(opened.map_err(|source| StorageOpenError::Sqlite { storage: name.clone(), source })?)
         }
         StorageUrl::Postgres(url) => {
-            let tls = tls(authority)?;
+            let tls = database::tls(authority).map_err(StorageOpenError::Authority)?;
             let opened = Postgres::open(&url, tls, Bounds::default()).await;
             Arc::new(opened.map_err(|source| StorageOpenError::Postgres { storage: name.clone(), source })?)
         }
@@ -185,31 +168,8 @@ fn read(source: &StorageSource) -> Result<StorageUrl, StorageOpenError> {
         StorageSource::Url(url) => return Ok(url.clone()),
         StorageSource::File(path) => path,
     };
-    let text = fs::read_to_string(path)
-        .and_then(|text| if text.len() > URL_BYTES_MAX { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) })
-        .map_err(|source| StorageOpenError::Unreadable { path: path.clone(), source })?;
+    let text = database::read_url(path).map_err(StorageOpenError::UrlFile)?;
     text.parse().map_err(|source| StorageOpenError::Url { path: path.clone(), source })
-}
-
-/// How a database with TLS is believed: by this authority, or by those of the machine. A machine without any (an image of one
-/// file) believes none: its database has no TLS, or an authority is given.
-fn tls(authority: Option<&Path>) -> Result<ClientConfig, StorageOpenError> {
-    let mut config = kube::Config::new(http::Uri::from_static("https://localhost"));
-    if let Some(path) = authority {
-        let pem = fs::read(path).map_err(|source| StorageOpenError::Authority { path: path.to_owned(), source })?;
-        let certificates: Vec<Vec<u8>> =
-            CertificateDer::pem_slice_iter(&pem).flatten().map(|certificate| certificate.to_vec()).collect();
-        if certificates.is_empty() {
-            return Err(StorageOpenError::NoAuthority(path.to_owned()));
-        }
-        config.root_cert = Some(certificates);
-    }
-    if let Ok(config) = config.rustls_client_config() {
-        return Ok(config);
-    }
-    let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
-    let builder = builder.with_safe_default_protocol_versions()?;
-    Ok(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth())
 }
 
 #[cfg(test)]

@@ -192,6 +192,8 @@ fn options(folder: &Folder, listen: SocketAddr) -> Options {
     Options {
         config: folder.path.join("clusters.yaml"),
         serving: ServingOptions::new(listen, folder.state()),
+        state: None,
+        state_ca: None,
         state_key_file: None,
         freshness: Freshness::default(),
         store_bytes_max: None,

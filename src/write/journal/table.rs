@@ -4,9 +4,10 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt, fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use kubefold_sql::{Database, Durability, KeyError, KeyFile, OpenError, Sql, SqlError, Value, params};
+use kubefold_sql::{Database, Durability, KeyError, KeyFile, OpenError, Postgres, Sql, SqlError, Value, params};
 
 use crate::{
     config::MemberName,
@@ -63,6 +64,33 @@ pub(super) const MIGRATIONS: &[&str] = &[
 ",
 ];
 
+/// The schema of PostgreSQL that has the tables, where state is there.
+pub const SCHEMA: &str = "kubefold";
+/// The formats that these have had, oldest first.
+const POSTGRES_MIGRATIONS: &[&str] = &["
+    CREATE TABLE journal_entries (id bigint PRIMARY KEY, entry bytea NOT NULL);
+    CREATE TABLE journal_steps (
+        entry bigint NOT NULL REFERENCES journal_entries (id) ON DELETE CASCADE,
+        member text NOT NULL,
+        step bytea NOT NULL,
+        uncertain bigint NOT NULL,
+        PRIMARY KEY (entry, member)
+    );
+    CREATE TABLE made_everywhere (
+        \"group\" text NOT NULL,
+        resource text NOT NULL,
+        namespace text NOT NULL,
+        name text NOT NULL,
+        made bytea NOT NULL,
+        PRIMARY KEY (\"group\", resource, namespace, name)
+    );
+    CREATE TABLE placements (uid text PRIMARY KEY, placement bytea NOT NULL);
+    CREATE TABLE overridings (uid text PRIMARY KEY, overriding bytea NOT NULL);
+    CREATE TABLE cordoned (member text PRIMARY KEY);
+    CREATE TABLE placed_kinds (\"group\" text NOT NULL, kind text NOT NULL, PRIMARY KEY (\"group\", kind));
+    CREATE TABLE key_proof (id bigint PRIMARY KEY CHECK (id = 1), proof bytea NOT NULL);
+"];
+
 /// Why the journal cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalOpenError {
@@ -70,10 +98,10 @@ pub enum JournalOpenError {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// It cannot be read or written.
-    #[error("{path}: {cause}")]
+    #[error("{place}: {cause}")]
     Sql {
         /// The database.
-        path: PathBuf,
+        place: String,
         /// Why.
         cause: SqlError,
     },
@@ -85,39 +113,44 @@ pub enum JournalOpenError {
     Key(#[from] KeyError),
     /// The key that encrypted the database is not there.
     #[error(
-        "{database} is encrypted, and there is no key file {key}; put it back, or name it with --state-key-file; if it is lost, {WITHOUT_KEY}"
+        "{database} is encrypted, and there is no key file {key}; put it back, or name it with --state-key-file; if it is lost, {}",
+        without_key(.database)
     )]
     NoKey {
         /// The database.
-        database: PathBuf,
+        database: String,
         /// Which file was looked for.
         key: PathBuf,
     },
     /// Another key encrypted the database.
     #[error(
-        "{database} was encrypted with another key than the one in {key}; name the file of its key with --state-key-file, or, if it is lost, {WITHOUT_KEY}"
+        "{database} was encrypted with another key than the one in {key}; name the file of its key with --state-key-file, or, if it is lost, {}",
+        without_key(.database)
     )]
     WrongKey {
         /// The database.
-        database: PathBuf,
+        database: String,
         /// The file of the key.
         key: PathBuf,
     },
 }
 
 /// What is left to an operator who has lost the key.
-const WITHOUT_KEY: &str = "move state.db, state.db-wal and state.db-shm away: kubefold then forgets which writes are unfinished, \
-     which placements have moved, which members are cordoned and what was made to be everywhere";
+fn without_key(database: &str) -> String {
+    let away = match database.starts_with("postgres://") {
+        true => "drop the schemas kubefold and kubefold_own",
+        false => "move state.db, state.db-wal and state.db-shm away",
+    };
+    format!(
+        "{away}: kubefold then forgets which writes are unfinished, which placements have moved, which members are cordoned and \
+         what was made to be everywhere"
+    )
+}
 
 impl JournalOpenError {
     /// Says whether the operator gave the wrong key, or none.
     pub fn is_of_key(&self) -> bool {
         matches!(self, Self::Key(_) | Self::NoKey { .. } | Self::WrongKey { .. })
-    }
-
-    /// The database in that directory cannot be read.
-    pub(super) fn of(directory: &Path, cause: SqlError) -> Self {
-        Self::Sql { path: directory.join(FILE), cause }
     }
 }
 
@@ -141,6 +174,8 @@ pub(super) struct Opened {
     pub(super) damaged: Vec<DamagedRecord>,
     /// No entry has a higher number.
     pub(super) last: u64,
+    /// Where it is: a file, or a URL.
+    pub(super) place: String,
 }
 
 impl Table {
@@ -149,23 +184,36 @@ impl Table {
     pub(super) fn open(directory: &Path, key: &KeyFile) -> Result<Opened, JournalOpenError> {
         fs::create_dir_all(directory)?;
         let path = directory.join(FILE);
-        let database = Database::open(&path, MIGRATIONS)?;
-        let of_sql = |cause| JournalOpenError::of(directory, cause);
-        let is_encrypted = Sealer::has_proof(&database).map_err(of_sql)?;
-        let no_key = |error| match error {
-            KeyError::Missing(key) if is_encrypted => JournalOpenError::NoKey { database: path.clone(), key },
-            error => error.into(),
-        };
-        let sealer = Sealer::new(key.key(is_encrypted).map_err(no_key)?);
-        if !sealer.takes(&database).map_err(of_sql)? {
-            return Err(JournalOpenError::WrongKey { database: path, key: key.path().to_owned() });
-        }
-        let table = Self { database, sealer };
+        let place = path.display().to_string();
+        let table = Self::of(Database::open(&path, MIGRATIONS)?, &place, key)?;
+        let of_sql = |cause| JournalOpenError::Sql { place: place.clone(), cause };
         if let Some(earlier) = earlier::File::read(directory)? {
             table.insert_all(earlier.unfinished()).map_err(of_sql)?;
             earlier.remove()?;
         }
-        table.read().map_err(of_sql)
+        table.read(&place).map_err(of_sql)
+    }
+
+    /// Opens the tables in PostgreSQL, or makes them, and reads the unfinished writes.
+    pub(super) fn open_in(state: &Arc<Postgres>, key: &KeyFile) -> Result<Opened, JournalOpenError> {
+        let place = state.place();
+        let table = Self::of(Database::open_in(state, SCHEMA, POSTGRES_MIGRATIONS)?, place, key)?;
+        table.read(place).map_err(|cause| JournalOpenError::Sql { place: place.to_owned(), cause })
+    }
+
+    /// A database whose records are encrypted with the key of `key`.
+    fn of(database: Database, place: &str, key: &KeyFile) -> Result<Self, JournalOpenError> {
+        let of_sql = |cause| JournalOpenError::Sql { place: place.to_owned(), cause };
+        let is_encrypted = Sealer::has_proof(&database).map_err(of_sql)?;
+        let no_key = |error| match error {
+            KeyError::Missing(key) if is_encrypted => JournalOpenError::NoKey { database: place.to_owned(), key },
+            error => error.into(),
+        };
+        let sealer = Sealer::new(key.key(is_encrypted).map_err(no_key)?);
+        if !sealer.takes(&database).map_err(of_sql)? {
+            return Err(JournalOpenError::WrongKey { database: place.to_owned(), key: key.path().to_owned() });
+        }
+        Ok(Self { database, sealer })
     }
 
     /// Enters a write, and drops others. When it returns, that is on disk.
@@ -336,7 +384,7 @@ impl Table {
         })
     }
 
-    fn read(self) -> Result<Opened, SqlError> {
+    fn read(self, place: &str) -> Result<Opened, SqlError> {
         let mut damaged = Vec::new();
         let (unfinished, placements, overridings, last) = self.database.read(|sql| {
             let unfinished = self.unfinished(sql, &mut damaged)?;
@@ -346,7 +394,8 @@ impl Table {
             let last = sql.row("SELECT max(id) FROM journal_entries", &[], |row| row.get::<Option<i64>>(0))?.flatten();
             Ok((unfinished, placements, overridings, last.and_then(|last| u64::try_from(last).ok()).unwrap_or(0)))
         })?;
-        Ok(Opened { table: self, unfinished, placements, overridings, damaged, last })
+        let place = place.to_owned();
+        Ok(Opened { table: self, unfinished, placements, overridings, damaged, last, place })
     }
 
     fn unfinished(&self, sql: Sql<'_>, damaged: &mut Vec<DamagedRecord>) -> Result<Vec<Begun>, SqlError> {

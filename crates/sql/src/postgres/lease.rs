@@ -7,7 +7,7 @@ use tokio::time::sleep;
 use tokio_postgres::{Client, Config};
 
 use super::{
-    PostgresError, identity_of,
+    error::{PostgresError, identity_of},
     link::{Driven, answered, connect},
     mark::{Mark, Seen},
     standing::{FOUND, Found, Standing},
