@@ -154,10 +154,8 @@ impl Members {
             }
             let looked = tokio::select! {
                 looked = self.look_at(own, source, &hub, &mut kept) => looked,
-                cause = hub.goes_down() => {
-                    self.tell_unread(source, &cause);
-                    continue;
-                }
+                // Why is told at the next look.
+                _ = hub.goes_down() => continue,
             };
             if let Err(error) = looked {
                 self.tell_unread(source, &error.to_string());

@@ -406,6 +406,9 @@ impl MemberObject {
     }
 }
 
+/// The keys of a Secret that are read.
+pub(super) const SECRET_KEYS: [&str; 5] = ["token", "impersonator-token", "tls.crt", "tls.key", "ca.crt"];
+
 /// The texts of a Secret with which kubefold logs in. The keys are those of Kubernetes' own types of Secrets: a Secret of a
 /// ServiceAccount's token can be taken as it is.
 struct Credential {

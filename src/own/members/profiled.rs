@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     KIND, Members,
-    object::{MemberObject, ProfileRef},
+    object::{MemberObject, ProfileRef, SECRET_KEYS},
     objects,
     profile::{Found, Problem, Profile, copied, copy_name},
 };
@@ -263,7 +263,9 @@ impl There {
 
 /// Writes the copy of a Secret where it has changed.
 async fn write_copy(own: &OwnObjects, profile: &str, secret: &Value, before: Option<&Value>) -> Result<(), Status> {
-    let data = secret.get("data").cloned().unwrap_or_default();
+    // What else is in it is nobody's business here.
+    let read = SECRET_KEYS.into_iter().filter_map(|key| Some((key.to_owned(), secret.get("data")?.get(key)?.clone())));
+    let data = Value::Object(read.collect());
     if before.is_some_and(|before| before.get("data") == Some(&data)) {
         return Ok(());
     }

@@ -108,7 +108,12 @@ fn note(renewals: &mut BTreeMap<String, Renewal>, member: &str, renewal: Renewal
 }
 
 /// Renews the tokens of one member; says whether any is new.
-async fn renew_member(own: &OwnObjects, object: &MemberObject, member: &Member, is_first: bool) -> (Renewal, bool) {
+pub(super) async fn renew_member(
+    own: &OwnObjects,
+    object: &MemberObject,
+    member: &Member,
+    is_first: bool,
+) -> (Renewal, bool) {
     let Some(named) = &object.spec.credentials_secret_ref else {
         return (Renewal::Failed { why: "spec.credentialsSecretRef names no Secret".to_owned() }, false);
     };

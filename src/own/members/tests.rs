@@ -2,12 +2,23 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use base64::{
+    Engine,
+    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
+};
 use http::Response;
 use kubefold_sql::KeyFile;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::{JoinError, Members, inventory::read, merged, objects};
+use super::{
+    JoinError, Members,
+    inventory::read,
+    merged,
+    object::MemberObject,
+    objects,
+    renew::{Renewal, renew_member},
+};
 use crate::{
     config::{ClusterProfiles, Config, MEMBERS_MAX, MemberConfig, MemberName, Names, member_of},
     member::{
@@ -18,7 +29,7 @@ use crate::{
     stores::tests::stores_of,
 };
 use kubefold_apiserver::{
-    registry::{ListOptions, WriteOptions},
+    registry::{DeleteOptions, ListOptions, WriteOptions},
     storage::{Bounds, Memory},
 };
 use kubefold_wire::body::full;
@@ -215,4 +226,37 @@ async fn a_member_joins_no_full_fleet_and_none_whose_names_are_plain() {
     assert_eq!(merged(&plain, &[entry("only")]).unwrap_err(), JoinError::Twice(MemberName::new("only").unwrap()));
     let both = merged(&Config::of(vec![entry("east")]), &[entry("west")]).unwrap();
     assert_eq!(both.members.iter().map(|member| member.name.as_str()).collect::<Vec<_>>(), ["east", "west"]);
+}
+
+#[tokio::test]
+async fn a_token_that_is_not_renewed_says_why() {
+    let bed = Bed::start().await;
+    let spec = json!({"server": "https://hub", "renewTokens": true, "credentialsSecretRef": {"name": "s"}});
+    let object: MemberObject = serde_json::from_value(json!({"metadata": {"name": "hub"}, "spec": spec})).unwrap();
+    let why = async || match renew_member(&bed.own, &object, &bed.hub, true).await {
+        (Renewal::Failed { why }, false) => why,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(why().await, "the Secret s: it does not exist");
+    let registry = bed.own.system().registry();
+    let kind = registry.kind("", "Secret").unwrap();
+    let claims = json!({"iat": 1, "exp": 2, "kubernetes.io": {"namespace": "n", "serviceaccount": {"name": "a"}}});
+    let ended = format!("e30.{}.x", URL_SAFE_NO_PAD.encode(claims.to_string()));
+    // The member of this test makes no tokens.
+    let claims = claims.to_string().replace("\"exp\":2", "\"exp\":99999999999");
+    let good = format!("e30.{}.x", URL_SAFE_NO_PAD.encode(claims));
+    for (key, token, told) in [
+        ("ca.crt", "x", "the Secret s: it has no token; renewTokens is for tokens of ServiceAccounts"),
+        ("token", "abc", "the Secret s: token: it is no token of a ServiceAccount with an end"),
+        ("impersonator-token", ended.as_str(), "the Secret s: impersonator-token: it ended "),
+        ("token", good.as_str(), "the Secret s: token: the member's answer has no token"),
+    ] {
+        let mut data = json!({});
+        data[key] = STANDARD.encode(token).into();
+        let secret = json!({"metadata": {"name": "s", "namespace": "kubefold-system"}, "data": data});
+        registry.create(&kind, "kubefold-system", secret, &WriteOptions::default()).await.unwrap();
+        let said = why().await;
+        assert!(said.starts_with(told) && !said.contains(token), "{said}");
+        registry.delete(&kind, "kubefold-system", "s", &DeleteOptions::default()).await.unwrap();
+    }
 }
