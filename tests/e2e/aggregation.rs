@@ -12,6 +12,7 @@ use http::{Method, Request, StatusCode};
 use kubefold_wire::protobuf::{Payload, Records};
 use serde_json::{Value, json};
 
+use crate::deploy::with_two_identities;
 use testbed::{
     Answer, Api, Authority, FleetFile, Kubectl, Kubefold, Member, MemberOptions, Port, Process, Testbed, eventually,
     example,
@@ -130,7 +131,10 @@ async fn a_host_serves_groups_of_the_fleet() {
     for member in bed.members() {
         namespace(member, "shop").await;
     }
-    let file = FleetFile::default().member(east, 1);
+    // In the member, kubefold acts for the host's users by a token that may do nothing else.
+    let tokens = tempfile::tempdir().unwrap();
+    east.apply(include_str!("../../deploy/member-rbac.yaml")).await;
+    let file = with_two_identities(FleetFile::default(), east, tokens.path()).await;
     let fleet = Kubefold::start(&file.clone().settings(&section(host, ", groups: [apps.example.com/v1]"))).await;
 
     // What the host has itself is refused, and the rest is taken as it is.
@@ -304,6 +308,7 @@ async fn kubefolds_own_objects_are_seen_through_the_host(kubectl: &Kubectl, flee
 async fn own_definitions(api: &Api) -> BTreeMap<String, Vec<u8>> {
     let accept = ("accept", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf");
     let answer = ask(api, "/openapi/v2", &[accept]).await;
+    assert_eq!(answer.status, StatusCode::OK, "{answer}");
     // Document.definitions, Definitions.additional_properties; the name of each is its first field.
     let all = fields(&answer.body, 9).flat_map(|definitions| fields(definitions, 1));
     let named =

@@ -1,11 +1,11 @@
 //! The manifests of `deploy/`, tried on a real member.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use serde_json::json;
 
 use testbed::{
-    FleetFile, Kubefold, MemberOptions, Testbed, program,
+    FleetFile, Kubefold, Member, MemberOptions, Testbed, program,
     samples::{config_map, namespace},
 };
 
@@ -20,11 +20,7 @@ async fn least_privilege_is_enough() {
         namespace(member, "deploy").await;
         let path = "/api/v1/namespaces/deploy/configmaps";
         member.api().await.create(path, &config_map("settings", json!({}))).await;
-        let path = |what: &str| tokens.path().join(format!("{}.{what}", member.name()));
-        let [reader, impersonator, ca_file] = ["reader", "impersonator", "ca"].map(path);
-        for (account, file) in [("kubefold-reader", &reader), ("kubefold-impersonator", &impersonator)] {
-            let token = member.kubectl(&["-n", "kubefold", "create", "token", account]).await;
-            fs::write(file, token.ok()).unwrap();
+        for account in ["kubefold-reader", "kubefold-impersonator"] {
             // Neither is anybody's administrator, or may run a command in a container.
             for what in
                 [["create", "deployments"], ["get", "nodes/proxy"], ["create", "pods/exec"], ["get", "pods/log"]]
@@ -35,23 +31,13 @@ async fn least_privilege_is_enough() {
                 );
             }
         }
-        fs::write(&ca_file, member.ca_pem()).unwrap();
         // The one that reads is nobody else, and the other one reads nothing.
         let cannot = [("reader", ["impersonate", "users"]), ("impersonator", ["list", "secrets"])];
         for (account, what) in cannot {
             let who = format!("--as=system:serviceaccount:kubefold:kubefold-{account}");
             assert!(member.kubectl(&[&["auth", "can-i"], &what[..], &[&who]].concat()).await.stdout.starts_with("no"));
         }
-        file = file.written(
-            member.name(),
-            &format!(
-                "server: {}\ncertificateAuthority: {}\ntokenFile: {}\nimpersonatorTokenFile: {}",
-                member.server_url(),
-                ca_file.display(),
-                reader.display(),
-                impersonator.display()
-            ),
-        );
+        file = with_two_identities(file, member, tokens.path()).await;
     }
     let fleet = Kubefold::start(&file).await;
     // What it needs is what it has.
@@ -66,6 +52,26 @@ async fn least_privilege_is_enough() {
     let parts = fleet.kubectl_in("fleet-east", &["-n", "deploy", "get", "deployment", "web", "-o", "name"]).await;
     assert_eq!(parts.ok().trim(), "deployment.apps/web");
     fleet.kubectl(&["-n", "deploy", "delete", "deployment", "web"]).await.ok();
+}
+
+/// A file with a member in which kubefold reads as one identity and acts for its callers as the other, with tokens in a folder. The
+/// member has `deploy/member-rbac.yaml`.
+pub(crate) async fn with_two_identities(file: FleetFile, member: &Member, folder: &Path) -> FleetFile {
+    let path = |what: &str| folder.join(format!("{}.{what}", member.name()));
+    let [reader, impersonator, ca_file] = ["reader", "impersonator", "ca"].map(path);
+    for (account, file) in [("kubefold-reader", &reader), ("kubefold-impersonator", &impersonator)] {
+        let token = member.kubectl(&["-n", "kubefold", "create", "token", account]).await;
+        fs::write(file, token.ok()).unwrap();
+    }
+    fs::write(&ca_file, member.ca_pem()).unwrap();
+    let settings = format!(
+        "server: {}\ncertificateAuthority: {}\ntokenFile: {}\nimpersonatorTokenFile: {}",
+        member.server_url(),
+        ca_file.display(),
+        reader.display(),
+        impersonator.display()
+    );
+    file.written(member.name(), &settings)
 }
 
 /// Every field of every manifest is one that Kubernetes knows, and the pod may run where pods are restricted.
