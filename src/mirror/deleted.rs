@@ -1,18 +1,9 @@
 //! What was deleted in members, kept for a time: the rows of the objects stay, with the time at which kubefold heard of it, and
 //! what is looked for is put beside them.
 
-use std::time::Duration;
-
 use kubefold_sql::{Sql, SqlError, Value, params};
 
-use crate::{
-    mirror::file::{File, signed},
-    search::sql::Indexed,
-    store::unix_micros,
-};
-
-/// What was deleted has no more of the file than one part of so many.
-const SHARE: u64 = 4;
+use crate::search::sql::Indexed;
 
 /// Keeps what a feed has under a key as deleted, if it is another object than that of the UID.
 pub(super) fn bury(sql: Sql<'_>, feed: i64, key: &str, but_uid: &str, at_us: i64) -> Result<(), SqlError> {
@@ -49,23 +40,13 @@ pub(super) fn index(sql: Sql<'_>, object: i64, key: &str, json: &str) -> Result<
     }))
 }
 
-impl File {
-    /// Forgets what was deleted longer ago, and the oldest of it beyond its share of the file's bytes. `None`: all of it.
-    pub(super) fn trim_deleted(&self, keep: Option<Duration>, bytes_max: u64) -> Result<(), SqlError> {
-        let micros = keep.map(|keep| u64::try_from(keep.as_micros()).unwrap_or(u64::MAX));
-        let until = micros.map_or(i64::MAX, |micros| signed(unix_micros().saturating_sub(micros)));
-        let share = signed(bytes_max / SHARE);
-        self.write(move |sql| {
-            sql.execute("DELETE FROM objects WHERE deleted_us > 0 AND deleted_us < ?1", params![until])?;
-            sql.execute(
-                "DELETE FROM objects WHERE id IN (
-                     SELECT id FROM (
-                         SELECT id, sum(length(document)) OVER (ORDER BY deleted_us DESC, id DESC) AS bytes
-                         FROM objects WHERE deleted_us > 0
-                     ) AS latest WHERE bytes > ?1)",
-                params![share],
-            )
-            .map(drop)
-        })
-    }
+/// Forgets what was deleted before a time, and the oldest of the rest beyond so many bytes.
+pub(super) fn trim(sql: Sql<'_>, until_us: i64, bytes_max: i64) -> Result<(), SqlError> {
+    sql.execute("DELETE FROM objects WHERE deleted_us > 0 AND deleted_us < ?1", params![until_us])?;
+    let oldest = "DELETE FROM objects WHERE id IN (
+        SELECT id FROM (
+            SELECT id, sum(length(document)) OVER (ORDER BY deleted_us DESC, id DESC) AS bytes
+            FROM objects WHERE deleted_us > 0
+        ) AS latest WHERE bytes > ?1)";
+    sql.execute(oldest, params![bytes_max]).map(drop)
 }

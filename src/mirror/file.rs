@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::{
     config::MemberName,
     mirror::{
-        deleted::bury,
+        deleted::{bury, trim},
         figures::Counted,
         kind::{MirrorError, MirroredKind, is_secret},
         tables::{MIGRATIONS, POSTGRES_MIGRATIONS, SCHEMA},
@@ -28,6 +28,8 @@ use kubefold_wire::resource::Gvr;
 const PAGE_OBJECTS: i64 = 512;
 /// Bytes of documents that one transaction writes of a whole feed.
 const CHUNK_BYTES_MAX: usize = 8 << 20;
+/// What was deleted has no more of the file than one part of so many.
+const DELETED_SHARE: u64 = 4;
 /// How often the objects are counted.
 const COUNT_EVERY: Duration = Duration::from_mins(1);
 /// What is encrypted to know the key again.
@@ -341,6 +343,14 @@ impl File {
                 ON CONFLICT (member) DO UPDATE SET cluster_uid = excluded.cluster_uid, catalog = excluded.catalog";
             sql.execute(put, params![member.as_str(), &**cluster_uid, document]).map(drop)
         })
+    }
+
+    /// Forgets what was deleted longer ago, and the oldest of it beyond its share of the file's bytes. `None`: all of it.
+    pub(super) fn trim_deleted(&self, keep: Option<Duration>, bytes_max: u64) -> Result<(), SqlError> {
+        let micros = keep.map(|keep| u64::try_from(keep.as_micros()).unwrap_or(u64::MAX));
+        let until = micros.map_or(i64::MAX, |micros| signed(unix_micros().saturating_sub(micros)));
+        let share = signed(bytes_max / DELETED_SHARE);
+        self.write(move |sql| trim(sql, until, share))
     }
 
     /// Counts what is in the file, if that is due.

@@ -251,7 +251,17 @@ impl Mirror {
 
     /// Says whether what is deleted of a kind is kept for a time.
     pub fn keeps_deleted(&self, gvr: &Gvr) -> bool {
-        self.config.keep_deleted.is_some() && self.keeps(gvr) && !is_secret(gvr)
+        self.forgets_deleted(gvr).is_none()
+    }
+
+    /// Why what is deleted of a kind is not kept. `None`: it is.
+    pub fn forgets_deleted(&self, gvr: &Gvr) -> Option<&'static str> {
+        match () {
+            () if self.config.keep_deleted.is_none() => Some("mirror.keepDeleted in clusters.yaml is not set"),
+            () if is_secret(gvr) => Some("deleted Secrets never are"),
+            () if !self.keeps(gvr) => Some("the mirror is disabled, or excludes it"),
+            () => None,
+        }
     }
 
     /// Finds one page of the objects of a kind that are looked for in SQL.

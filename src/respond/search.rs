@@ -73,10 +73,13 @@ pub enum SearchRefused {
     )]
     DeletedElsewhere,
     /// What is deleted of a kind is not kept.
-    #[error(
-        "what is deleted of {0} is not kept: mirror.keepDeleted in clusters.yaml is not set, the mirror has no such kind, or it is Secrets"
-    )]
-    NotKept(String),
+    #[error("what is deleted of {resource} is not kept: {why}")]
+    NotKept {
+        /// The kind.
+        resource: String,
+        /// Why.
+        why: &'static str,
+    },
     /// The mirror cannot be searched now.
     #[error("what was deleted cannot be searched now: {0}")]
     Mirror(#[from] MirrorError),
@@ -115,7 +118,7 @@ impl From<SearchRefused> for Status {
             SearchRefused::Query(_)
             | SearchRefused::NoCluster { .. }
             | SearchRefused::DeletedElsewhere
-            | SearchRefused::NotKept(_)
+            | SearchRefused::NotKept { .. }
             | SearchRefused::NoKinds(_)
             | SearchRefused::NoKind(_)
             | SearchRefused::TooManyKinds { .. } => Self::bad_request(message),

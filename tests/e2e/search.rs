@@ -5,7 +5,10 @@ use std::{collections::BTreeSet, process::Stdio, time::Duration};
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    time::Instant,
+};
 
 use testbed::{
     FleetFile, Kubectl, Kubefold, Member, Output, Testbed, eventually,
@@ -533,10 +536,13 @@ async fn what_was_deleted_is_found_by_who_may_list_it() {
         })
         .await
     };
+    // Everything that there is now is in the mirror once that was written wholly after now.
+    let since = Instant::now();
     eventually(SOON, async || {
         let status: Value = world.fleet.request(Method::GET, "/kubefold/v1/status", "").await.json();
-        let objects = status["mirror"]["objects"].as_u64().unwrap_or_default();
-        if objects >= 6 { Ok(()) } else { Err(status["mirror"].clone()) }
+        let lag = status["mirror"]["lagSeconds"].as_u64();
+        let is_written = lag.is_some_and(|lag| since.elapsed() > Duration::from_secs(lag + 2));
+        if is_written { Ok(()) } else { Err(status["mirror"].clone()) }
     })
     .await;
     let gone = ["delete", "pod", "-n", space, "--grace-period=0", "--force"];
@@ -548,7 +554,22 @@ async fn what_was_deleted_is_found_by_who_may_list_it() {
     assert!(annotations["kubefold.io/deleted-at"].as_str().is_some_and(|at| at.ends_with('Z')), "{annotations}");
     assert_eq!(all["items"][0]["spec"]["containers"][0]["image"], "main:1", "as it was last");
     assert_eq!(found(&world.get(&pods).await).len(), 3, "what exists, and nothing else");
-    // The page, the owner, a field, and a collection.
+    deleted_by_query(&world).await;
+    deleted_of_ann(&world).await;
+    deleted_is_refused(&world).await;
+    let said = world.fleet.command(&["search", "-n", space, "--deleted", "--since", "2h", "image=main:1"]).await;
+    let table = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(table.lines().next().unwrap_or_default().ends_with("DELETED") && table.lines().count() == 3, "{table}");
+    // Another life of kubefold knows it, too.
+    world.fleet.kill9();
+    world.fleet.restart().await;
+    mirrored(3).await;
+}
+
+/// By a page, an owner, a field, and in a collection.
+async fn deleted_by_query(world: &World) {
+    let (space, pods) = (world.space, world.pods());
+    let list = async |query: &str| world.get(&format!("{pods}?deleted=true&{query}")).await;
     let page = list("limit=1&withRemainingCount=true").await;
     assert_eq!((found(&page), &page["metadata"]["remainingItemCount"]), (vec!["east/lone".to_owned()], &json!(2)));
     let token = page["metadata"]["continue"].as_str().unwrap();
@@ -561,7 +582,11 @@ async fn what_was_deleted_is_found_by_who_may_list_it() {
     let answer = world.fleet.request(Method::GET, &format!("{ROOT}/{any}"), "").await;
     assert!(answer.warnings().iter().any(|warning| warning.contains("secrets is not kept")), "{answer}");
     assert_eq!(found(&answer.ok()).len(), 3);
-    // Ann may list in east alone.
+}
+
+/// Ann may list in east alone.
+async fn deleted_of_ann(world: &World) {
+    let pods = world.pods();
     let api = testbed::Api::from_kubeconfig(&world.fleet.kubeconfig_for("ann", None), None).await;
     let hers = eventually(SOON, async || {
         let answer =
@@ -572,23 +597,20 @@ async fn what_was_deleted_is_found_by_who_may_list_it() {
     assert!(hers.warnings().iter().any(|warning| warning.contains("member west does not allow")), "{hers}");
     let hers = hers.ok();
     assert_eq!((found(&hers), &hers["metadata"]["remainingItemCount"]), (vec!["east/lone".to_owned()], &json!(1)));
-    for (path, status, why) in [
-        (format!("{ROOT}/{pods}?deleted=true&watch=true"), StatusCode::BAD_REQUEST, "by a list below"),
-        (format!("/api/v1/namespaces/{space}/pods?deleted=true"), StatusCode::BAD_REQUEST, "no name in the fleet view"),
-        (format!("{ROOT}/resources/api/v1/secrets?deleted=true"), StatusCode::BAD_REQUEST, "secrets is not kept"),
-        (format!("{ROOT}/{pods}?deleted=maybe"), StatusCode::BAD_REQUEST, "neither true nor false"),
+}
+
+async fn deleted_is_refused(world: &World) {
+    let (space, pods) = (world.space, world.pods());
+    for (path, why) in [
+        (format!("{ROOT}/{pods}?deleted=true&watch=true"), "by a list below"),
+        (format!("/api/v1/namespaces/{space}/pods?deleted=true"), "no name in the fleet view"),
+        (format!("{ROOT}/resources/api/v1/secrets?deleted=true"), "secrets is not kept"),
+        (format!("{ROOT}/{pods}?deleted=maybe"), "neither true nor false"),
     ] {
         let answer = world.fleet.request(Method::GET, &path, "").await;
-        assert_eq!(answer.status, status, "{path}: {answer}");
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{path}: {answer}");
         assert!(answer.json()["message"].as_str().unwrap().contains(why), "{path}: {answer}");
     }
-    let said = world.fleet.command(&["search", "-n", space, "--deleted", "--since", "2h", "image=main:1"]).await;
-    let table = String::from_utf8_lossy(&said.stdout).into_owned();
-    assert!(table.lines().next().unwrap_or_default().ends_with("DELETED") && table.lines().count() == 3, "{table}");
-    // Another life of kubefold knows it, too.
-    world.fleet.kill9();
-    world.fleet.restart().await;
-    mirrored(3).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -46,9 +46,9 @@ impl Reader {
     ///
     /// Errors: what is deleted of it is not kept; as a list.
     pub fn deleted_kind(&self, target: &Target, audience: &Audience) -> Result<DeletedKind, Status> {
-        let is_kept = |mirror: &&Arc<Mirror>| mirror.keeps_deleted(&target.gvr);
-        if self.stores.mirror().filter(is_kept).is_none() {
-            return Err(SearchRefused::NotKept(target.gvr.qualified()).into());
+        let mirror = self.stores.mirror().ok_or(SearchRefused::Mirror(MirrorError::Off))?;
+        if let Some(why) = mirror.forgets_deleted(&target.gvr) {
+            return Err(SearchRefused::NotKept { resource: target.gvr.qualified(), why }.into());
         }
         let running = self.stores.running(&target.gvr).map_err(|error| ask_again(error.into()))?;
         let (spec, namespace) = (running.store.spec_arc(), target.namespace.clone());

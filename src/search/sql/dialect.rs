@@ -1,6 +1,15 @@
 //! What SQLite and PostgreSQL say in different ways.
 
-use crate::search::sql::text::Parameter;
+/// What is bound to a statement.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Parameter {
+    /// A text.
+    Text(String),
+    /// A whole number.
+    Integer(i64),
+    /// Any other number.
+    Number(f64),
+}
 
 /// Whose SQL it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,8 +19,8 @@ mod select;
 mod text;
 
 pub use self::{
-    dialect::Dialect,
+    dialect::{Dialect, Parameter},
     indexed::{Indexed, Label},
     select::Selection,
-    text::{Parameter, Statement},
+    text::Statement,
 };

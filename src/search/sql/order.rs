@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 use crate::search::{
     Order, OrderField, Position, Value,
     sql::{
-        Dialect,
+        Dialect, Parameter,
         fields::{Of, ordered},
-        text::{Parameter, Writer},
+        text::Writer,
     },
 };
 use kubefold_wire::selector::FieldPath;

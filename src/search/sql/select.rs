@@ -3,8 +3,8 @@
 use crate::search::{
     Condition, Owners, Query, Value,
     sql::{
-        Dialect, fields, order,
-        text::{Parameter, Statement, Writer},
+        Dialect, Parameter, fields, order,
+        text::{Statement, Writer},
     },
 };
 use kubefold_wire::{

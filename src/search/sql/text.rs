@@ -1,17 +1,6 @@
 //! A statement in the making: its text, and what is bound to it in the order of the text.
 
-use crate::search::sql::Dialect;
-
-/// What is bound to a statement.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Parameter {
-    /// A text.
-    Text(String),
-    /// A whole number.
-    Integer(i64),
-    /// Any other number.
-    Number(f64),
-}
+use crate::search::sql::dialect::{Dialect, Parameter};
 
 /// A statement with its parameters, the first of which is number 1.
 #[derive(Clone, Debug, PartialEq)]
