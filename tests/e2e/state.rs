@@ -83,12 +83,12 @@ async fn state_in_postgresql_outlives_processes_and_outages() {
 
     // Killed with a write unfinished, and begun again while its member is down.
     to_west.cut().await;
-    let patch = ["patch", "configmap", "shared", "--type=merge", "-p", r#"{"data":{"k":"2"}}"#];
     eventually(SOON, async || {
-        let patched = fleet.kubectl(&patch).await;
-        if patched.code == Some(0) { Ok(()) } else { Err(patched.stderr) }
+        let (status, told) = make(&api, "behind").await;
+        (status == StatusCode::CREATED).then_some(()).ok_or(told)
     })
     .await;
+    let known = names(&api).await.unwrap();
     fleet.kill9();
     fleet.restart().await;
     let api = fleet.api().await;
@@ -103,10 +103,10 @@ async fn state_in_postgresql_outlives_processes_and_outages() {
     let kept = ["get", "secret", "kept", "-n", "kubefold-system", "-o", "jsonpath={.data.k}"];
     assert_eq!(fleet.kubectl(&kept).await.ok(), "aHVudGVyMg==");
     to_west.restore().await;
-    let caught_up = ["get", "configmap", "shared", "-o", "jsonpath={.data.k}"];
+    let caught_up = ["get", "configmap", "behind", "--ignore-not-found", "-o", "jsonpath={.data.k}"];
     eventually(SOON, async || {
         let value = west.kubectl(&caught_up).await.ok().to_owned();
-        (value == "2").then_some(()).ok_or(value)
+        (value == "1").then_some(()).ok_or(value)
     })
     .await;
     away(&fleet, &database).await;

@@ -18,7 +18,7 @@ const PREPARED_MAX: usize = 128;
 
 pub(crate) enum Engine {
     Sqlite(Connection),
-    Postgres(Session),
+    Postgres(Box<Session>),
 }
 
 impl Engine {
@@ -48,7 +48,7 @@ impl Engine {
         let opened = migrate_session(&mut session, schema, migrations);
         match opened.map_err(|cause| OpenError::Sql { place: place.clone(), cause })? {
             format if format > migrations.len() => Err(OpenError::Newer { place, format, known: migrations.len() }),
-            _ => Ok(Self::Postgres(session)),
+            _ => Ok(Self::Postgres(Box::new(session))),
         }
     }
 

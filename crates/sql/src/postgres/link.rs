@@ -104,7 +104,7 @@ pub(crate) async fn connect(config: &Config, tls: &ClientConfig) -> Result<Drive
         };
         Ok(connected)
     };
-    let (client, connection) = answered(connecting).await?;
+    let (client, connection) = answered(Box::pin(connecting)).await?;
     let mut driver = JoinSet::new();
     driver.spawn(async move {
         if let Err(error) = connection.await {

@@ -132,5 +132,5 @@ fn told(config: &Config) -> String {
         tokio_postgres::config::Host::Unix(path) => path.display().to_string(),
     });
     let port = config.get_ports().first().map(|port| format!(":{port}")).unwrap_or_default();
-    format!("postgres://{host}{port}/{}", config.get_dbname().or(config.get_user()).unwrap_or_default())
+    format!("postgres://{host}{port}/{}", config.get_dbname().or_else(|| config.get_user()).unwrap_or_default())
 }

@@ -87,8 +87,8 @@ impl Session {
         self.is_open = false;
         let is_old = self.link.is_some();
         let mut begun = self.try_begin(is_synced);
-        if is_old && begun.as_ref().is_err_and(SqlError::is_away) {
-            // It was lost while nobody asked anything of it.
+        if is_old && begun.as_ref().is_err_and(|error| error.is_away() && error.postgres().is_some()) {
+            // It was lost while nobody asked anything of it. A server that does not answer is not asked twice.
             self.link = None;
             begun = self.try_begin(is_synced);
         }

@@ -130,7 +130,7 @@ impl Standing {
 
     pub(super) fn figures(&self) -> PostgresFigures {
         let away = self.away.lock();
-        let why = self.lost.get().or(away.as_ref().map(|away| &away.why));
+        let why = self.lost.get().or_else(|| away.as_ref().map(|away| &away.why));
         PostgresFigures {
             away: away.as_ref().map(|away| away.since.elapsed()),
             error: why.cloned(),
