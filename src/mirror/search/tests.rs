@@ -392,6 +392,14 @@ fn postgresql_gives_the_same_rows_in_the_same_order_and_pages() {
         asked.agrees(|query, of| file.search(query, of).unwrap())
     });
     all.unwrap_or_else(|error| panic!("{error}"));
+    // PostgreSQL has no text with a NUL: an object that has one is found all the same.
+    let json = r#"{"metadata":{"name":"nul","namespace":"a"},"spec":{"key":"x\u0000y"}}"#.to_owned();
+    let nul = Object { member: "east", namespace: "a", name: "nul".into(), uid: "nul".into(), revision: 8, json };
+    filled(&file, &[nul]);
+    let gvr = gvr();
+    let of = Selection { gvr: &gvr, kind: "Pod", members: Some(&["east"]), namespace: "", owners: None };
+    let query = Parameters { query: "fieldSelector=spec.key!%3Dx", now: HOUR[1] }.read().unwrap();
+    assert_eq!(file.search(&query, &of).unwrap().objects.len(), 1);
 }
 
 /// How SQLite goes about a statement.

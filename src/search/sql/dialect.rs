@@ -35,8 +35,8 @@ impl Dialect {
     pub(super) fn document(self) -> &'static str {
         match self {
             Self::Sqlite => "CAST(o.document AS TEXT)",
-            // `json` keeps numbers as they are written, and `jsonb` does not.
-            Self::Postgres => "convert_from(o.document, 'UTF8')::json",
+            // `json` keeps numbers as they are written, and `jsonb` does not. A text with a NUL would fail the whole search.
+            Self::Postgres => r"replace(convert_from(o.document, 'UTF8'), '\u0000', '\ufffd')::json",
         }
     }
 
