@@ -285,7 +285,7 @@ fn serve(flags: Serve) -> anyhow::Result<()> {
     let options = app::Options {
         config: flags.config,
         serving: flags.serving.options(),
-        state: flags.state_url_file.map(StateSource::File).or(flags.state.map(StateSource::Url)),
+        state: flags.state_url_file.map(StateSource::File).or_else(|| flags.state.map(StateSource::Url)),
         state_ca: flags.state_ca_file,
         state_key_file: flags.state_key_file,
         freshness: match flags.freshness {
