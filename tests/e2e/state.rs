@@ -6,7 +6,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use testbed::{
-    Api, FleetFile, Kubefold, MemberOptions, PostgresServer, Relay, Testbed, eventually,
+    Api, FleetFile, Kubefold, Member, MemberOptions, PostgresServer, Relay, Testbed, eventually,
     objects::{create_many, exact, listed},
 };
 
@@ -81,7 +81,14 @@ async fn state_in_postgresql_outlives_processes_and_outages() {
     assert_eq!(code, Some(1), "{told}");
     assert!(told.contains("another kubefold (host ") && told.contains(" has this state"), "{told}");
 
-    // Killed with a write unfinished, and begun again while its member is down.
+    let known = killed_behind(&fleet, west, &to_west).await;
+    away(&fleet, &database).await;
+    restored(&fleet, &server, known.len()).await;
+}
+
+/// Killed with a write unfinished, and begun again while its member is down. Gives the names of all objects.
+async fn killed_behind(fleet: &Kubefold, west: &Member, to_west: &Relay) -> Vec<String> {
+    let api = fleet.api().await;
     to_west.cut().await;
     eventually(SOON, async || {
         let (status, told) = make(&api, "behind").await;
@@ -109,9 +116,11 @@ async fn state_in_postgresql_outlives_processes_and_outages() {
         (value == "1").then_some(()).ok_or(value)
     })
     .await;
-    away(&fleet, &database).await;
+    known
+}
 
-    // Restored from a backup.
+/// Restored from a backup.
+async fn restored(fleet: &Kubefold, server: &PostgresServer, known: usize) {
     assert!(fleet.terminate(SOON).await.success(), "{}", fleet.log());
     server.sql("UPDATE kubefold.holder SET epoch = 1, beat = 1");
     fleet.restart().await;
@@ -122,7 +131,7 @@ async fn state_in_postgresql_outlives_processes_and_outages() {
     let more = ["gone", "silent", "while-gone@east", "while-silent@east"].map(|name| format!("default/{name}"));
     eventually(SOON, async || {
         let shown = names(&fleet.api().await).await?;
-        (shown.len() == known.len() + 4 && more.iter().all(|name| shown.contains(name)))
+        (shown.len() == known + 4 && more.iter().all(|name| shown.contains(name)))
             .then_some(())
             .ok_or_else(|| format!("{shown:?}"))
     })

@@ -1,4 +1,5 @@
 //! What a database does, whichever engine it is on.
+#![allow(clippy::unwrap_used, reason = "tests: a failure is a failed test, in their helper functions too")]
 
 use std::{
     path::Path,

@@ -1,4 +1,9 @@
 //! State in PostgreSQL: one process at a time, and a server that comes and goes.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "tests: a failure is a failed test, in their helper functions too"
+)]
 
 use std::{
     fs,
