@@ -61,7 +61,15 @@ fn alike(shown: &[Shown]) -> Vec<(String, Vec<String>)> {
         let member = word.rsplit_once('@').map(|(_, member)| format!("*@{member}"));
         member.unwrap_or_else(|| word.replace(|c: char| c.is_ascii_digit(), "#").replace("##", "#").replace("##", "#"))
     };
-    let line = |line: &String| line.split_whitespace().map(word).collect::<Vec<_>>().join(" ");
+    // How a connection ends differs.
+    let line = |line: &String| {
+        let said = if line.starts_with("Warning: ") {
+            line.split(": ").take(2).collect::<Vec<_>>().join(": ")
+        } else {
+            line.clone()
+        };
+        said.split_whitespace().map(word).collect::<Vec<_>>().join(" ")
+    };
     let each = shown.iter().map(|one| {
         let mut lines: Vec<String> = one.lines.iter().map(line).collect();
         lines.sort();

@@ -102,7 +102,10 @@ impl Bed {
     async fn there(&self) -> (Vec<String>, Vec<String>) {
         let all = objects(self.own.registry(), "").await.unwrap();
         let joined = self.members.state.lock().joined.iter().map(|member| member.name.to_string()).collect();
-        (all.into_iter().map(|object| object.metadata.name).collect(), joined)
+        // They are in the order of their times, which may be of one second or of two.
+        let mut names: Vec<String> = all.into_iter().map(|object| object.metadata.name).collect();
+        names.sort();
+        (names, joined)
     }
 
     /// The tokens that kubefold keeps, by Secret, as they are encoded.
