@@ -13,7 +13,7 @@ const SOON: Duration = Duration::from_secs(60);
 /// What is typed, and what its answer has once the demo is as far.
 const TYPED: [(&str, &str); 6] = [
     ("kubectl get members", "north   ready"),
-    ("kubectl -n shop create deployment web --image=nginx --replicas=6", "created"),
+    ("kubectl -n shop create deployment web --image=nginx --replicas=8", "created"),
     ("kubectl -n shop get pods -l app=web", "Running"),
     ("kubefold demo kill west", "is down"),
     ("kubectl -n shop get pods -l app=web", "Warning: member west"),

@@ -155,6 +155,7 @@ async fn away(fleet: &Kubefold, database: &Relay) {
         })
         .await;
         assert_eq!(metric(&api, "kubefold_state_up").await, 0.0);
+        assert!(metric(&api, "kubefold_state_failures_total").await > 0.0);
         assert_eq!(api.request(Method::GET, "/readyz", "").await.status, StatusCode::OK);
         let told = fleet.command(&["status"]).await;
         assert!(String::from_utf8_lossy(&told.stdout).contains("nothing can be written"), "{told:?}");
