@@ -84,7 +84,7 @@ impl Dialer {
 /// A connection, and what drives it. It ends with this.
 pub(crate) struct Driven {
     pub(crate) client: Client,
-    _driver: JoinSet<()>,
+    driver: JoinSet<()>,
 }
 
 /// Connects, with TLS unless that is forbidden or the socket is this machine's. Called where a runtime is.
@@ -112,7 +112,7 @@ pub(crate) async fn connect(config: &Config, tls: &ClientConfig) -> Result<Drive
         }
     });
     answered(async { Ok(client.batch_execute(SESSION).await?) }).await?;
-    Ok(Driven { client, _driver: driver })
+    Ok(Driven { client, driver })
 }
 
 /// Waits for an answer, but not for ever.
@@ -144,6 +144,11 @@ impl Link {
     /// Says whether nothing can be asked of it any more.
     pub fn is_lost(&self) -> bool {
         self.is_lost.get() || self.driven.client.is_closed()
+    }
+
+    /// Closes it, and waits until it is closed: the next one finds its locks free. Blocks; what drives it has to run elsewhere.
+    pub fn end(mut self) {
+        block(&self.runtime.clone(), self.driven.driver.shutdown());
     }
 
     /// Has a statement go before the next one.

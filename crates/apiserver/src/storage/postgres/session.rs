@@ -128,6 +128,15 @@ impl Session {
     }
 }
 
+impl Drop for Session {
+    /// In the writer's thread: whoever opens the database next is not refused for this session's lock.
+    fn drop(&mut self) {
+        if let Some(link) = self.link.take() {
+            link.end();
+        }
+    }
+}
+
 impl Log for Session {
     fn store(&mut self, batch: Stored) -> Result<(), StorageError> {
         let newest = batch.changes.last().map_or(self.revision, |change| signed(change.revision));
