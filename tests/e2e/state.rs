@@ -1,4 +1,4 @@
-//! State in PostgreSQL: what a process leaves there for the next one, and what goes on while the database is away.
+//! State in PostgreSQL: the next process finds what the last one wrote; reads work while the database cannot be reached.
 
 use std::{fs, time::Duration};
 

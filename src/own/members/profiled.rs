@@ -88,7 +88,7 @@ impl Members {
         self.refresh(own).await.map(drop)
     }
 
-    /// Makes the members that an inventory has, and removes those that it has no more. Answers whether all is well.
+    /// Makes the members of an inventory, and removes members that left it. Returns whether every ClusterProfile is a member.
     ///
     /// Errors: the storage's.
     pub(super) async fn reconcile(

@@ -193,6 +193,22 @@ pub enum StorageError {
     Unknown(String),
 }
 
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+impl From<kubefold_sql::SqlError> for StorageError {
+    /// A failure before the commit has stored nothing. A connection that is lost in it, or ended by an administrator, may have
+    /// had it stored before.
+    fn from(error: kubefold_sql::SqlError) -> Self {
+        let why = error.to_string();
+        if error.is_outcome_unknown() {
+            Self::Unknown(why)
+        } else if error.is_full() {
+            Self::Full(why)
+        } else {
+            Self::Unavailable(why)
+        }
+    }
+}
+
 /// What changes and the registry reads.
 ///
 /// What every implementation must do is a suite of tests: see [the contract](self#the-contract).

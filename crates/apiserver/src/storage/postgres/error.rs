@@ -4,7 +4,7 @@ use std::io;
 
 use kubefold_sql::SqlError;
 
-use crate::storage::{Gap, StorageError};
+use crate::storage::Gap;
 
 /// Why a database cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -42,18 +42,5 @@ impl PostgresError {
             true => Self::InUse,
             false => Self::Sql(error.to_string()),
         }
-    }
-}
-
-/// What a failure is. One before the commit has stored nothing; a connection that is lost in it, or ended by an
-/// administrator, may have had it stored before.
-pub(super) fn of_sql(error: &SqlError) -> StorageError {
-    let why = error.to_string();
-    if error.is_outcome_unknown() {
-        StorageError::Unknown(why)
-    } else if error.is_full() {
-        StorageError::Full(why)
-    } else {
-        StorageError::Unavailable(why)
     }
 }

@@ -11,7 +11,7 @@ use tokio_postgres::{Row, types::ToSql};
 use crate::storage::{
     Bounds, StorageError,
     cache::Cache,
-    postgres::error::{PostgresError, of_sql},
+    postgres::error::PostgresError,
     replay::{RESTORED_BUMP, Replay, Replayed},
     writer::{Log, Opened, Stored},
 };
@@ -83,7 +83,7 @@ impl Session {
     fn link(&mut self) -> Result<&Link, StorageError> {
         if self.link.as_ref().is_none_or(Link::is_lost) {
             self.link = None;
-            let sql = |error: SqlError| of_sql(&error);
+            let sql = StorageError::from;
             let link = self.dialer.connect().map_err(sql)?;
             link.batch(SESSION).and_then(|()| link.batch(LOCK)).map_err(sql)?;
             let (epoch, revision) = head_of(&link).map_err(sql)?;
@@ -124,7 +124,7 @@ impl Session {
             // A transaction may be left open, and a connection that still stands belong to a session that is about to end.
             self.link = None;
         }
-        stored.map_err(|error| of_sql(&error))
+        stored.map_err(StorageError::from)
     }
 }
 
@@ -151,7 +151,7 @@ impl Log for Session {
     }
 
     fn settle(&mut self) -> Result<bool, StorageError> {
-        let (_, found) = head_of(self.link()?).map_err(|error| of_sql(&error))?;
+        let (_, found) = head_of(self.link()?).map_err(StorageError::from)?;
         let is_stored = self.doubtful == Some(found);
         self.doubtful = None;
         self.revision = found;
@@ -162,7 +162,7 @@ impl Log for Session {
         let epoch = self.epoch;
         let link = self.link()?;
         let set = || link.execute(&link.prepare("UPDATE kubefold_head SET floor = floor WHERE epoch = ?1")?, [epoch]);
-        match set().map_err(|error| of_sql(&error))? {
+        match set().map_err(StorageError::from)? {
             1 => Ok(()),
             _ => Err(superseded()),
         }

@@ -71,7 +71,7 @@ impl File {
         if !goes_on(mark.read().as_ref(), &head, identity) {
             let highest = mark.read().map_or(0, |served| served.revision).max(head.revision);
             head = raise(&database, highest.saturating_add(RESTORED_BUMP))
-                .map_err(|error| SqliteError::Store { path: path.to_owned(), cause: of_sql(&error) })?;
+                .map_err(|error| SqliteError::Store { path: path.to_owned(), cause: error.into() })?;
             tracing::warn!(
                 path = %path.display(),
                 revision = head.revision,
@@ -106,7 +106,7 @@ impl Log for File {
     fn store(&mut self, batch: Stored) -> Result<(), StorageError> {
         let revision = batch.changes.last().map(|change| change.revision);
         let stored = self.database.write(Durability::Synced, move |sql| write(sql, &batch));
-        stored.map_err(|error| of_sql(&error))?;
+        stored?;
         if let Some(revision) = revision {
             self.note(revision);
         }
@@ -121,19 +121,8 @@ impl Log for File {
 
     fn probe(&mut self) -> Result<(), StorageError> {
         let write = |sql: Sql<'_>| sql.execute("UPDATE head SET floor = floor", &[]);
-        self.database.write(Durability::Synced, write).map_err(|error| of_sql(&error))?;
+        self.database.write(Durability::Synced, write)?;
         Ok(())
-    }
-}
-
-fn of_sql(error: &SqlError) -> StorageError {
-    let why = error.to_string();
-    if error.is_outcome_unknown() {
-        StorageError::Unknown(why)
-    } else if error.is_full() {
-        StorageError::Full(why)
-    } else {
-        StorageError::Unavailable(why)
     }
 }
 
