@@ -74,7 +74,9 @@ const SMALL: Sizes = Sizes {
     rest: Duration::from_millis(200),
 };
 /// What a pod of the benches has around its filling, as it is shown. Units: bytes.
-const POD_BYTES: usize = 420;
+const POD_BYTES: usize = 590;
+/// What controls pods, in each member.
+const SETS: usize = 500;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -138,6 +140,7 @@ async fn objects(sizes: Sizes, count: usize, bytes: usize) {
     const FEW: &str = "/api/v1/configmaps?resourceVersion=0";
     let each = count / sizes.members;
     let fleet = Fleet::filled(sizes.members, async |registry: &Registry, member: usize| {
+        put(registry, "apps", "replicasets", (0..SETS.min(each)).map(set)).await;
         put(registry, "", "pods", (0..each).map(|at| pod(member, at, bytes - POD_BYTES))).await;
         let few =
             (0..sizes.few / sizes.members).map(|at| object("ConfigMap", "team-1", &format!("c{at}"), bytes - 400));
@@ -184,17 +187,32 @@ async fn objects(sizes: Sizes, count: usize, bytes: usize) {
         ("node", "fieldSelector=spec.nodeName%3Dnode-1-3%40member-001"),
         ("namespace", "fieldSelector=metadata.namespace%3Drare"),
     ] {
-        let path = format!("{ALL}&{selector}");
-        let mut took = Vec::new();
-        for _ in 0..50 {
-            let begun = Instant::now();
-            let answer = fleet.api.request(Method::GET, &path, "").await;
-            took.push(begun.elapsed());
-            assert!(answer.status == StatusCode::OK && answer.body.len() > 400, "{path}: {answer}");
-        }
-        took.sort_unstable();
-        println!("  selector by {what}: p50 {:.2?}, p99 {:.2?}", took[24], took[48]);
+        answered(&fleet, &format!("selector by {what}"), &format!("{ALL}&{selector}")).await;
     }
+    let owned = format!("ownerUID={}", owner(7));
+    for (what, query) in [
+        ("owner", owned.clone()),
+        ("owner and label", format!("{owned}&labelSelector=tier%3Dtier-3")),
+        ("owner and label, in order of age", format!("{owned}&labelSelector=tier%3Dtier-3&orderBy=createdAt")),
+        ("label", "labelSelector=member%3D1".to_owned()),
+        ("name", "names=pod-000007".to_owned()),
+    ] {
+        let path = format!("/apis/clusterpedia.io/v1beta1/resources/api/v1/pods?{query}&limit=20&resourceVersion=0");
+        answered(&fleet, &format!("search by {what}"), &path).await;
+    }
+}
+
+/// Prints how long an answer takes that has something.
+async fn answered(fleet: &Fleet, what: &str, path: &str) {
+    let mut took = Vec::new();
+    for _ in 0..50 {
+        let begun = Instant::now();
+        let answer = fleet.api.request(Method::GET, path, "").await;
+        took.push(begun.elapsed());
+        assert!(answer.status == StatusCode::OK && answer.body.len() > 400, "{path}: {answer}");
+    }
+    took.sort_unstable();
+    println!("  {what}: p50 {:.2?}, p99 {:.2?}", took[24], took[48]);
 }
 
 /// Who watches counts lines, and reads no more of them.
@@ -283,16 +301,36 @@ async fn watchers(sizes: Sizes) {
 }
 
 fn pod(member: usize, at: usize, filling: usize) -> Value {
-    let namespace = if at == 0 { "rare".to_owned() } else { format!("team-{}", at % 20) };
     json!({
         "metadata": {
-            "name": format!("pod-{at:06}"), "namespace": namespace,
-            "labels": {"app": "web", "member": member.to_string()},
+            "name": format!("pod-{at:06}"), "namespace": namespace(at),
+            "labels": {"app": "web", "tier": format!("tier-{}", at % 4), "member": member.to_string()},
+            "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("set-{}", at % SETS),
+                "uid": owner(at % SETS), "controller": true,
+            }],
             "annotations": {"fill": words(member * 1_000_003 + at, filling)},
         },
         "spec": {"nodeName": format!("node-1-{}", at % 500), "containers": [{"name": "main", "image": "nginx"}]},
         "status": {"phase": "Running"},
     })
+}
+
+fn namespace(at: usize) -> String {
+    if at == 0 { "rare".to_owned() } else { format!("team-{}", at % 20) }
+}
+
+/// What controls some pods of its namespace.
+fn set(at: usize) -> Value {
+    json!({
+        "metadata": {"name": format!("set-{at}"), "namespace": namespace(at), "uid": owner(at)},
+        "spec": {"replicas": 0, "selector": {"matchLabels": {"app": "web"}}},
+    })
+}
+
+/// The UID of what controls some pods, of each member.
+fn owner(set: usize) -> String {
+    format!("00000000-0000-4000-8000-{set:012}")
 }
 
 /// Text that compresses as objects do.

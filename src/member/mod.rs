@@ -180,12 +180,12 @@ impl Member {
         }
     }
 
-    /// `down since 12s: connection refused`, if it is down.
+    /// `down (for 12s): connection refused`, if it is down.
     pub(crate) fn down(&self) -> Option<Arc<str>> {
         let health = self.health();
         let (true, Some(cause)) = (health.is_down(), health.cause()) else { return None };
         let age = health.age(Instant::now()).unwrap_or_default().as_secs();
-        Some(format!("down since {age}s: {cause}").into())
+        Some(format!("down (for {age}s): {cause}").into())
     }
 
     /// What is known about its health.
@@ -249,7 +249,7 @@ impl Member {
         self.probe_state.silent_for()
     }
 
-    /// One line about its health: `west is down since 12s: connection refused`.
+    /// One line about its health: `west is down (for 12s): connection refused`.
     pub fn describe(&self) -> String {
         self.health().describe(self.name.as_str(), Instant::now())
     }

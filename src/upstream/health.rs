@@ -63,14 +63,14 @@ impl Health {
         }
     }
 
-    /// One line for Warnings, 503s and `/readyz?verbose`: `west is down since 12s: connection refused`.
+    /// One line for Warnings, 503s and `/readyz?verbose`: `west is down (for 12s): connection refused`.
     pub fn describe(&self, member: &str, now: Instant) -> String {
         let age = self.age(now).unwrap_or_default().as_secs();
         match self {
             Self::Unknown => format!("{member} was not tried yet"),
             Self::Ready => format!("{member} is ready"),
-            Self::Degraded { cause, .. } => format!("{member} is degraded since {age}s: {cause}"),
-            Self::Down { cause, .. } => format!("{member} is down since {age}s: {cause}"),
+            Self::Degraded { cause, .. } => format!("{member} is degraded (for {age}s): {cause}"),
+            Self::Down { cause, .. } => format!("{member} is down (for {age}s): {cause}"),
         }
     }
 
@@ -267,7 +267,7 @@ mod tests {
         let (machine, output) = step(machine, Input::ProbeFailed { cause: "connection refused".into(), certain: true });
         assert!(output.changed);
         let line = machine.health().describe("west", Instant::now());
-        assert_eq!(line, "west is down since 12s: connection refused");
+        assert_eq!(line, "west is down (for 12s): connection refused");
         let (machine, _) = step(machine, Input::ProbeReady);
         assert_eq!(machine.health(), &Health::Ready);
     }

@@ -372,7 +372,7 @@ async fn kubectl_shows_where_things_are() {
     // Whoever is unknown is left out of a table, which says so.
     let [_, west, _] = &members;
     west.kill();
-    fleet.restart().await;
+    fleet.restart_without_mirror().await;
     let partial = fleet.kubectl(&["get", "pods", "-n", "shop"]).await;
     let partial_rows = rows(partial.ok());
     assert_eq!(partial_rows.iter().map(|row| row[1].as_str()).collect::<Vec<_>>(), ["CLUSTER", "east", "north"]);

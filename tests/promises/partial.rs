@@ -152,10 +152,10 @@ fn a_hole_that_is_not_spoken_of_is_found() {
     };
     sample::assert_found(check, &stale(), "has app@east as it was before");
     let mut history = stale();
-    history.reads[0].warnings.push("299 - \"member east is down since 30s; its last known state is shown\"".into());
+    history.reads[0].warnings.push("299 - \"member east is down (for 30s); its last known state is shown\"".into());
     assert!(!check(&history).iter().any(|problem| problem.contains("as it was before")));
     let mut history = stale();
-    history.reads[0].warnings.push("299 - \"member west is down since 30s\"".into());
+    history.reads[0].warnings.push("299 - \"member west is down (for 30s)\"".into());
     sample::assert_found(check, &history, "has app@east as it was before");
 
     let mut history = stale();

@@ -39,10 +39,10 @@ async fn a_member_becomes_ready_degrades_and_goes_down() {
     drop(fake);
     let down = until(&member, Health::is_down).await;
     assert_eq!(down.cause().unwrap().as_ref(), "connection refused");
-    assert_eq!(member.describe(), "east is down since 0s: connection refused");
+    assert_eq!(member.describe(), "east is down (for 0s): connection refused");
     let refused = pass_body(&member, &jane(), get("/"), "/x").await;
     assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
-    assert!(text(refused).await.contains("member east: down since 0s: connection refused"));
+    assert!(text(refused).await.contains("member east: down (for 0s): connection refused"));
 }
 
 #[tokio::test]

@@ -51,7 +51,9 @@ impl Kinds<'_> {
                 resource.as_ref().is_none_or(|wanted| wanted.is_of(gvr)) && row.name(self.naming, gvr) == name.as_str()
             }
         };
-        for source in self.kinds {
+        let mut kinds: Vec<&Source> = self.kinds.iter().collect();
+        kinds.sort_by_key(|source| source.snapshot.objects.len());
+        for source in kinds {
             for (at, entry) in source.snapshot.objects.values().enumerate() {
                 if at % 512 == 511 {
                     tokio::task::yield_now().await;
@@ -59,6 +61,10 @@ impl Kinds<'_> {
                 for row in Row::all_of(entry).iter().filter(|row| named(source, row) && self.sees(source, row)) {
                     level.add(source, row, self.naming);
                 }
+            }
+            // A UID is of one object; only a restored copy of it, in another member, has it too.
+            if matches!(self.owner.by, OwnerBy::Uid(_)) && !level.uids.is_empty() {
+                break;
             }
         }
         if let (OwnerBy::Uid(uid), true) = (&self.owner.by, level.uids.is_empty()) {
