@@ -1,14 +1,15 @@
 //! `kubefold can-i`: what each member says of what somebody may do, and why.
 
 use anyhow::{Context, bail};
+use clap_complete::ArgValueCompleter;
 use http::Method;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
     cli::{
-        client::{Ask, Connection, Output, Refused},
-        print as print_text,
+        client::{AGGREGATED, Ask, Connection, Output, Refused},
+        completion, print as print_text,
         status::table,
     },
     status::{FleetStatus, STATUS_PATH},
@@ -17,8 +18,6 @@ use kubefold_wire::golang::Quoted;
 
 /// Where a member is asked.
 const REVIEWS: &str = "apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-/// Discovery of a whole API in one document.
-const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct CanI {
@@ -35,11 +34,12 @@ pub(super) struct Question {
     /// The verb, such as `list`.
     pub(super) verb: String,
     /// The resource, such as `pods`, `deployments.apps` or `pods/log`.
+    #[arg(add = ArgValueCompleter::new(completion::kinds))]
     resource: String,
     /// The name of one object, as the member knows it.
     pub(super) name: Option<String>,
     /// The namespace. Default: the context's.
-    #[arg(short, long, value_name = "NAME", conflicts_with = "all_namespaces")]
+    #[arg(short, long, value_name = "NAME", conflicts_with = "all_namespaces", add = ArgValueCompleter::new(completion::namespaces))]
     namespace: Option<String>,
     /// Ask about all namespaces.
     #[arg(short = 'A', long)]

@@ -24,6 +24,9 @@ use crate::{
 };
 use kubefold_wire::{golang::Quoted, warning::warning_text};
 
+/// Discovery of a whole API in one document.
+pub(super) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
 /// Which kubefold to ask.
 #[derive(Debug, clap::Args)]
 pub(super) struct Connection {
@@ -72,6 +75,18 @@ impl Connection {
     /// By the state directory of a kubefold on this machine.
     pub(super) fn of_state(state_dir: PathBuf) -> Self {
         Self { state_dir: Some(state_dir), kubeconfig: None, context: None }
+    }
+
+    /// By what stands on a command line that is not whole yet.
+    pub(super) fn of_words(words: impl Iterator<Item = String>) -> Self {
+        let words: Vec<String> = words.collect();
+        let value = |flag: &str| {
+            let of_next = words.iter().position(|word| word == flag).and_then(|at| words.get(at + 1)).cloned();
+            of_next
+                .or_else(|| words.iter().find_map(|word| Some(word.strip_prefix(flag)?.strip_prefix('=')?.to_owned())))
+        };
+        let path = |flag: &str| value(flag).map(PathBuf::from);
+        Self { state_dir: path("--state-dir"), kubeconfig: path("--kubeconfig"), context: value("--context") }
     }
 
     /// Asks kubefold at one of its own paths, and gives the body of its answer.

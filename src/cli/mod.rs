@@ -10,6 +10,7 @@ mod authentication;
 mod bench;
 mod can_i;
 mod client;
+mod completion;
 #[cfg(feature = "demo")]
 mod demo;
 mod doctor;
@@ -225,6 +226,14 @@ enum FreshnessFlag {
 
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
+    match completion::answer() {
+        Ok(false) => {}
+        Ok(true) => return ExitCode::SUCCESS,
+        Err(error) => {
+            drop(error.print());
+            return ExitCode::FAILURE;
+        }
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -265,7 +274,9 @@ pub fn main() -> ExitCode {
         Command::Unjoin(flags) => join::unjoin(&flags),
         Command::Aggregation(flags) => aggregation::run(&flags),
         Command::Init(flags) => init::run(&flags),
-        Command::Completion(flags) => completion(flags.shell),
+        Command::Completion(flags) => {
+            completion::script(flags.shell).context("cannot make the script").and_then(|script| print(&script))
+        }
         Command::Version(flags) => version::run(&flags),
         Command::Man(flags) => man(&flags.to),
     };
@@ -307,18 +318,6 @@ fn print(text: &str) -> anyhow::Result<()> {
 /// Tells a person on standard error what is no result. Whether anybody reads it changes nothing.
 fn say(text: &str) {
     drop(writeln!(std::io::stderr(), "{text}"));
-}
-
-fn completion(shell: Shell) -> anyhow::Result<()> {
-    let shell = match shell {
-        Shell::Bash => clap_complete::Shell::Bash,
-        Shell::Zsh => clap_complete::Shell::Zsh,
-        Shell::Fish => clap_complete::Shell::Fish,
-        Shell::Powershell => clap_complete::Shell::PowerShell,
-    };
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "kubefold", &mut script);
-    print(&String::from_utf8_lossy(&script))
 }
 
 /// One page for each command, those that stand for others included.

@@ -7,12 +7,13 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use clap_complete::ArgValueCompleter;
 use http::Method;
 
 use crate::{
     cli::{
         client::{Connection, Output},
-        print as print_text,
+        completion, print as print_text,
         status::{name, table},
     },
     config::MemberName,
@@ -29,7 +30,7 @@ const BAR: usize = 30;
 #[derive(Debug, clap::Args)]
 pub(super) struct Cordon {
     /// The member.
-    #[arg(value_name = "MEMBER", value_parser = member)]
+    #[arg(value_name = "MEMBER", value_parser = member, add = ArgValueCompleter::new(completion::members))]
     member: MemberName,
     #[command(flatten)]
     flags: Flags,
@@ -38,7 +39,7 @@ pub(super) struct Cordon {
 #[derive(Debug, clap::Args)]
 pub(super) struct Drain {
     /// The member.
-    #[arg(value_name = "MEMBER", value_parser = member)]
+    #[arg(value_name = "MEMBER", value_parser = member, add = ArgValueCompleter::new(completion::members))]
     member: MemberName,
     /// Move also what cannot move without a gap, or may run twice for a while.
     #[arg(long)]
@@ -60,7 +61,7 @@ pub(super) struct Rebalance {
 #[derive(Debug, clap::Args)]
 pub(super) struct Extend {
     /// The member. Default: every member.
-    #[arg(value_name = "MEMBER", value_parser = member)]
+    #[arg(value_name = "MEMBER", value_parser = member, add = ArgValueCompleter::new(completion::members))]
     member: Option<MemberName>,
     #[command(flatten)]
     waiting: Waiting,
@@ -74,10 +75,10 @@ pub(super) struct Adopt {
     #[arg(value_name = "TYPE/NAME", value_parser = object_named)]
     object: (String, String),
     /// The members that have it, the home first.
-    #[arg(long = "member", value_name = "MEMBER", required = true, value_delimiter = ',', value_parser = member)]
+    #[arg(long = "member", value_name = "MEMBER", required = true, value_delimiter = ',', value_parser = member, add = ArgValueCompleter::new(completion::members))]
     members: Vec<MemberName>,
     /// The object's namespace. Default: the context's.
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", add = ArgValueCompleter::new(completion::namespaces))]
     namespace: Option<String>,
     #[command(flatten)]
     flags: Flags,
@@ -86,7 +87,7 @@ pub(super) struct Adopt {
 #[derive(Debug, clap::Args)]
 pub(super) struct Forget {
     /// The member.
-    #[arg(long, value_name = "MEMBER", value_parser = member)]
+    #[arg(long, value_name = "MEMBER", value_parser = member, add = ArgValueCompleter::new(completion::members))]
     member: MemberName,
     #[command(flatten)]
     flags: Flags,

@@ -1,6 +1,7 @@
 //! `kubefold search`: objects of all members, by what is in them.
 
 use anyhow::{Context, bail};
+use clap_complete::ArgValueCompleter;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -8,7 +9,7 @@ use crate::{
     cli::{
         can_i::{Resource, find},
         client::{Ask, Connection, Output},
-        print as print_text, say,
+        completion, print as print_text, say,
         status::table,
     },
     search::FieldTerm,
@@ -28,13 +29,13 @@ pub(super) struct Search {
     #[arg(value_name = "TERM")]
     terms: Vec<String>,
     /// The kinds, as for kubectl, with commas between several.
-    #[arg(short, long, value_name = "KINDS", default_value = "pods", value_delimiter = ',')]
+    #[arg(short, long, value_name = "KINDS", default_value = "pods", value_delimiter = ',', add = ArgValueCompleter::new(completion::kinds))]
     kind: Vec<String>,
     /// Only in these members; may be repeated.
-    #[arg(short, long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(short, long, value_name = "NAME", value_delimiter = ',', add = ArgValueCompleter::new(completion::members))]
     member: Vec<String>,
     /// Only in these namespaces; may be repeated. Default: all.
-    #[arg(short, long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(short, long, value_name = "NAME", value_delimiter = ',', add = ArgValueCompleter::new(completion::namespaces))]
     namespace: Vec<String>,
     /// By labels, as for kubectl.
     #[arg(short = 'l', long, value_name = "SELECTOR")]

@@ -157,12 +157,28 @@ async fn init_makes_a_file_that_is_served() {
     fs::write(folder.path().join("completion"), &script).unwrap();
     let bash =
         tokio::process::Command::new("bash").args(["-n", "completion"]).current_dir(folder.path()).status().await;
-    assert!(bash.unwrap().success() && script.contains("doctor"));
+    assert!(bash.unwrap().success() && script.contains("complete"));
     for shell in ["zsh", "fish", "powershell"] {
         let (code, script, _) = run(&["completion", shell], folder.path()).await;
-        assert!(code == Some(0) && script.contains("kubeconfig"), "{shell}");
+        assert!(code == Some(0) && script.contains("KUBEFOLD_COMPLETE"), "{shell}");
     }
     assert_eq!(run(&["completion", "tcsh"], folder.path()).await.0, Some(64));
+}
+
+/// What a shell with the program's script completes a line to.
+async fn completed(fleet: &Kubefold, words: &[&str]) -> Vec<String> {
+    let script = format!(
+        "PATH={}:$PATH; source <(kubefold completion bash); COMP_WORDS=({}); COMP_CWORD={}; COMP_TYPE=9; \
+         _clap_complete_kubefold kubefold '{}'; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        testbed::program().parent().unwrap().display(),
+        words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" "),
+        words.len() - 1,
+        words[words.len() - 1],
+    );
+    let mut bash = tokio::process::Command::new("bash");
+    let said = bash.args(["-c", &script]).env("KUBECONFIG", fleet.kubeconfig()).output().await.unwrap();
+    let text = String::from_utf8(said.stdout).unwrap() + &String::from_utf8_lossy(&said.stderr);
+    text.split_whitespace().map(str::to_owned).collect()
 }
 
 /// `status` says of each member what an operator looks for first, also of one that is down.
@@ -191,6 +207,16 @@ async fn status_tells_of_each_member() {
     let calm = status().await;
     assert_eq!((&calm["members"][1]["lagSeconds"], &calm["members"][1]["state"]), (&json!(0), &json!("ready")));
     assert!(calm["members"][1]["version"].as_str().unwrap().starts_with("v1."));
+
+    // Names that kubefold knows, on a line that is not whole yet.
+    assert_eq!(completed(&fleet, &["kubefold", "dra"]).await, ["drain"]);
+    assert_eq!(completed(&fleet, &["kubefold", "drain", ""]).await[..2], ["east", "west"]);
+    assert_eq!(completed(&fleet, &["kubefold", "search", "--member", "east,w"]).await, ["east,west"]);
+    assert_eq!(completed(&fleet, &["kubefold", "search", "-n", "sh"]).await, ["shop"]);
+    assert_eq!(completed(&fleet, &["kubefold", "search", "--kind", "configm"]).await, ["configmaps"]);
+    assert_eq!(completed(&fleet, &["kubefold", "can-i", "list", "deplo"]).await, ["deployments.apps"]);
+    let elsewhere = ["kubefold", "drain", "--kubeconfig", "/nowhere", "ea"];
+    assert!(completed(&fleet, &elsewhere).await.is_empty(), "what cannot be asked is not known");
 
     bed["west"].kill();
     eventually(SOON, async || {

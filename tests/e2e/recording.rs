@@ -144,7 +144,7 @@ async fn the_recording_is_what_the_demo_shows() {
     }
     let shown = read(&fs::read_to_string(&file).unwrap());
     assert_eq!(alike(&shown), alike(&recorded), "KUBEFOLD_DOCS=write makes {FILE} anew");
-    let longest = recorded.iter().flat_map(|one| &one.lines).map(String::len).max().unwrap();
+    let longest = shown.iter().flat_map(|one| &one.lines).map(String::len).max().unwrap();
     assert!(longest * 8 + 2 * MARGIN <= WIDTH, "a line of {longest} characters is cut");
 }
 

@@ -1,0 +1,107 @@
+//! What a shell completes: commands and flags, and names that a running kubefold knows.
+
+use std::{collections::BTreeSet, env, ffi::OsStr, io, sync::mpsc, thread, time::Duration};
+
+use clap::CommandFactory;
+use clap_complete::{
+    CompletionCandidate,
+    env::{CompleteEnv, Shells},
+};
+use http::Method;
+use serde_json::Value;
+
+use crate::cli::{
+    Cli, Shell,
+    client::{AGGREGATED, Ask, Connection},
+};
+
+/// Set by a shell that asks what could be typed.
+const VARIABLE: &str = "KUBEFOLD_COMPLETE";
+/// Whoever presses the tab key does not wait longer.
+const TIMEOUT: Duration = Duration::from_secs(3);
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json";
+
+/// Answers a shell that asks what could be typed. Says whether one did.
+pub(super) fn answer() -> clap::error::Result<bool> {
+    CompleteEnv::with_factory(Cli::command)
+        .var(VARIABLE)
+        .try_complete(env::args_os(), env::current_dir().ok().as_deref())
+}
+
+/// The script that a shell reads; it asks the program.
+pub(super) fn script(shell: Shell) -> io::Result<String> {
+    let name = match shell {
+        Shell::Bash => "bash",
+        Shell::Zsh => "zsh",
+        Shell::Fish => "fish",
+        Shell::Powershell => "powershell",
+    };
+    let mut script = Vec::new();
+    let known = Shells::builtins();
+    let shell = known.completer(name).ok_or(io::ErrorKind::Unsupported)?;
+    shell.write_registration(VARIABLE, "kubefold", "kubefold", "kubefold", &mut script)?;
+    Ok(String::from_utf8_lossy(&script).into_owned())
+}
+
+/// The fleet's members.
+pub(super) fn members(begun: &OsStr) -> Vec<CompletionCandidate> {
+    candidates(begun, |connection| names(&connection, "/apis/kubefold.io/v1alpha1/members"))
+}
+
+/// The fleet's namespaces.
+pub(super) fn namespaces(begun: &OsStr) -> Vec<CompletionCandidate> {
+    candidates(begun, |connection| names(&connection, "/api/v1/namespaces"))
+}
+
+/// The kinds that can be listed, as `kubectl api-resources -o name` calls them.
+pub(super) fn kinds(begun: &OsStr) -> Vec<CompletionCandidate> {
+    candidates(begun, |connection| {
+        let mut kinds = BTreeSet::new();
+        for path in ["/api", "/apis"] {
+            kinds.extend(kinds_of(&get(&connection, path, AGGREGATED)?));
+        }
+        Some(kinds)
+    })
+}
+
+/// Those that begin so. None where kubefold cannot be asked: a shell has no place for the reason.
+fn candidates(
+    begun: &OsStr,
+    known: impl FnOnce(Connection) -> Option<BTreeSet<String>> + Send + 'static,
+) -> Vec<CompletionCandidate> {
+    let Some(begun) = begun.to_str() else { return Vec::new() };
+    let connection = Connection::of_words(env::args());
+    let (send, receive) = mpsc::sync_channel(1);
+    // It ends with the process.
+    thread::spawn(move || send.send(known(connection)));
+    let known = receive.recv_timeout(TIMEOUT).ok().flatten().unwrap_or_default();
+    known.into_iter().filter(|name| name.starts_with(begun)).map(CompletionCandidate::new).collect()
+}
+
+fn get(connection: &Connection, path: &str, accept: &str) -> Option<Value> {
+    let headers = [("Accept", accept)];
+    let answer = connection.ask_with(Ask { method: Method::GET, path, headers: &headers, body: Vec::new() }).ok()?;
+    serde_json::from_str(&answer).ok()
+}
+
+/// Members' own names, each once.
+fn names(connection: &Connection, path: &str) -> Option<BTreeSet<String>> {
+    let list = get(connection, path, METADATA)?;
+    let names = list["items"].as_array()?.iter().filter_map(|item| item["metadata"]["name"].as_str());
+    Some(names.map(|name| name.split('@').next().unwrap_or(name).to_owned()).collect())
+}
+
+fn kinds_of(discovery: &Value) -> Vec<String> {
+    let all = |of: &Value| of.as_array().cloned().unwrap_or_default();
+    let mut kinds = Vec::new();
+    for group in all(&discovery["items"]) {
+        let name = group["metadata"]["name"].as_str().unwrap_or_default();
+        for resource in all(&group["versions"]).iter().flat_map(|version| all(&version["resources"])) {
+            let Some(plural) = resource["resource"].as_str() else { continue };
+            if all(&resource["verbs"]).iter().any(|verb| verb == "list") {
+                kinds.push(if name.is_empty() { plural.to_owned() } else { format!("{plural}.{name}") });
+            }
+        }
+    }
+    kinds
+}
