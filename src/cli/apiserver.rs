@@ -5,22 +5,22 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 
 use crate::{
-    app::apiserver::{self, Options, StorageSource, StorageUrl, UrlError},
+    app::apiserver::{self, ClientIdentity, Options, StorageSource, StorageTls, StorageUrl, UrlError},
     cli::serving::ServingFlags,
 };
 use kubefold_apiserver::{BuiltIn, server::Authorization};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ApiServer {
-    /// Where objects are stored: sqlite:DIR, postgres://USER@HOST/DATABASE, or memory:. Default: SQLite in the state directory.
+    /// Where objects are stored: sqlite:DIR, postgres://USER@HOST/DATABASE, etcd://HOST, or memory:. Default: SQLite in the state
+    /// directory.
     #[arg(long, value_name = "URL", value_parser = url)]
     storage: Option<StorageUrl>,
     /// A file with that URL, for one with a password, which other users of the machine see in a command line.
     #[arg(long, value_name = "FILE", conflicts_with = "storage")]
     storage_url_file: Option<PathBuf>,
-    /// The authority of the database's certificate (PEM). Default: the authorities that this machine trusts.
-    #[arg(long, value_name = "FILE")]
-    storage_ca_file: Option<PathBuf>,
+    #[command(flatten)]
+    tls: StorageTlsFlags,
     /// Which of Kubernetes' own kinds are served. Custom resource definitions add others, at any time.
     #[arg(long, value_enum, default_value_t = Kinds::Basic)]
     kinds: Kinds,
@@ -29,6 +29,28 @@ pub(super) struct ApiServer {
     authorization: Mode,
     #[command(flatten)]
     serving: ServingFlags,
+}
+
+/// How a storage with TLS is believed, and what is shown to it.
+#[derive(Debug, clap::Args)]
+struct StorageTlsFlags {
+    /// The authority of the database's certificate (PEM). Default: the authorities that this machine trusts.
+    #[arg(long, value_name = "FILE")]
+    storage_ca_file: Option<PathBuf>,
+    /// The certificate by which this server logs in to the database (PEM chain).
+    #[arg(long, value_name = "FILE", requires = "storage_key_file")]
+    storage_cert_file: Option<PathBuf>,
+    /// The key of that certificate.
+    #[arg(long, value_name = "FILE", requires = "storage_cert_file")]
+    storage_key_file: Option<PathBuf>,
+}
+
+impl StorageTlsFlags {
+    fn options(self) -> StorageTls {
+        let identity = self.storage_cert_file.zip(self.storage_key_file);
+        let identity = identity.map(|(certificate, key)| ClientIdentity { certificate, key });
+        StorageTls { authority: self.storage_ca_file, identity }
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -56,7 +78,7 @@ pub(super) fn run(flags: ApiServer) -> anyhow::Result<()> {
     };
     let options = Options {
         storage: source,
-        storage_ca: flags.storage_ca_file,
+        storage_tls: flags.tls.options(),
         kinds: match flags.kinds {
             Kinds::Basic => BuiltIn::Basic,
             Kinds::All => BuiltIn::All,
