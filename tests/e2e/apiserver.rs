@@ -8,9 +8,7 @@ use http::{Method, Request, StatusCode};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, jwk::JwkSet};
 use serde_json::{Value, json};
 
-use testbed::{
-    Answer, Api, ApiServer, EtcdServer, Kubectl, PostgresServer, Process, Testbed, eventually, program, samples::crd,
-};
+use testbed::{Answer, Api, ApiServer, Kubectl, PostgresServer, Process, Testbed, eventually, program, samples::crd};
 
 use crate::provider::Provider;
 
@@ -38,7 +36,7 @@ async fn waits_for(process: &Process, text: &str) {
 }
 
 /// From nothing to objects with kubectl, and all of them after `kill -9`.
-async fn objects_outlive_the_process(mut server: ApiServer) {
+pub(crate) async fn objects_outlive_the_process(mut server: ApiServer) {
     let kubectl = server.as_admin();
     kubectl.run_with_input(&["create", "-f", "-"], &crd("Widget").to_string()).await.ok();
     kubectl.run(&["wait", "--for=condition=Established", "crd/widgets.e2e.kubefold.io"]).await.ok();
@@ -118,33 +116,6 @@ async fn objects_are_in_a_database_that_is_reached_by_tls() {
     let tls = postgres
         .sql("SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE usename = 'jane' AND NOT ssl");
     assert_eq!(tls, "0");
-}
-
-/// Both sides of the connection show certificates, and both are checked.
-#[tokio::test(flavor = "multi_thread")]
-async fn objects_outlive_the_process_in_etcd() {
-    let etcd = tokio::task::spawn_blocking(EtcdServer::start_with_tls).await.unwrap();
-    let file = |name| etcd.path(name).display().to_string();
-    let (ca, certificate, key) = (file("ca.crt"), file("client.crt"), file("client.key"));
-    let port = etcd.address().rsplit_once(':').unwrap().1.to_owned();
-    let url = format!("etcd://localhost:{port}/kubefold?tls=true");
-    let folder = tempfile::tempdir().unwrap();
-    let at = ["apiserver", "--state-dir", "state", "--listen", "127.0.0.1:0", "--storage"];
-    let elsewhere = format!("etcd://127.0.0.1:{port}/kubefold");
-    for (url, more, words) in [
-        (&url, vec![], "UnknownIssuer"),
-        (&url, vec!["--storage-ca-file", &ca], "etcd does not answer"),
-        (&elsewhere, vec!["--storage-ca-file", &ca], "not valid for name"),
-    ] {
-        let (code, _, error) = run(&[&at, &[url.as_str()], more.as_slice()].concat(), folder.path()).await;
-        assert!(code == Some(1) && error.contains(words), "no {words:?} in {error}");
-    }
-    let with = ["--storage", &url, "--storage-ca-file", &ca, "--storage-cert-file", &certificate];
-    objects_outlive_the_process(ApiServer::start(&[&with[..], &["--storage-key-file", &key]].concat()).await).await;
-    let kept = etcd.ctl(&["get", "--print-value-only", "/kubefold/configmaps/default/kept"]);
-    assert!(kept.starts_with(r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"kept""#), "{kept}");
-    let widgets = etcd.ctl(&["get", "--prefix", "--keys-only", "/kubefold/e2e.kubefold.io/widgets/"]);
-    assert_eq!(widgets.trim(), "/kubefold/e2e.kubefold.io/widgets/default/first");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,6 +15,8 @@ pub struct EtcdUrl {
     pub members: Vec<String>,
     /// Without slashes at its ends. `None`: as a kube-apiserver's.
     pub prefix: Option<String>,
+    /// It names a user, perhaps with a password, and is refused. It is read all the same: who refuses a URL while it is read tells it.
+    pub has_user: bool,
     /// Also without a certificate that is given.
     pub tls: bool,
     /// Zero: others compact. `None`: as a kube-apiserver.
@@ -27,11 +29,7 @@ pub struct EtcdUrl {
 pub enum EtcdUrlError {
     #[error("etcd has members with hosts; write etcd://HOST:2379 or etcd://HOST:2379,HOST:2379/PREFIX")]
     Members,
-    #[error(
-        "kubefold logs in to etcd by a certificate (--storage-cert-file, --storage-key-file), with no user in the URL"
-    )]
-    User,
-    #[error("an URL of etcd has no parameter {0:?}; there are tls=true and compaction-interval=5m")]
+    #[error("a URL of etcd has no parameter {0:?}; there are tls=true and compaction-interval=5m")]
     Parameter(String),
 }
 
@@ -42,12 +40,10 @@ impl FromStr for EtcdUrl {
         let rest = text.strip_prefix("etcd://").ok_or(EtcdUrlError::Members)?;
         let (rest, parameters) = rest.split_once('?').unwrap_or((rest, ""));
         let (members, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-        if members.contains('@') {
-            return Err(EtcdUrlError::User);
-        }
+        let (has_user, members) = members.rsplit_once('@').map_or((false, members), |(_, members)| (true, members));
         let prefix = Some(prefix.trim_matches('/').to_owned()).filter(|prefix| !prefix.is_empty());
         let members = members.split(',').map(member).collect::<Option<_>>().ok_or(EtcdUrlError::Members)?;
-        let mut url = Self { members, prefix, tls: false, compaction_interval: None };
+        let mut url = Self { members, prefix, has_user, tls: false, compaction_interval: None };
         for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
             let wrong = || EtcdUrlError::Parameter(parameter.to_owned());
             match parameter.split_once('=').ok_or_else(wrong)? {
@@ -66,9 +62,9 @@ impl FromStr for EtcdUrl {
 /// Host and port.
 fn member(text: &str) -> Option<String> {
     let authority: Authority = text.parse().ok()?;
-    let is_whole = !authority.host().is_empty() && (authority.port_u16().is_some() || !text.ends_with(':'));
-    let port = authority.port_u16().unwrap_or(PORT);
-    is_whole.then(|| format!("{}:{port}", authority.host()))
+    let (host, port) = (authority.host(), authority.port_u16());
+    let is_whole = !host.is_empty() && (port.is_some() || authority.as_str() == host);
+    is_whole.then(|| format!("{host}:{}", port.unwrap_or(PORT)))
 }
 
 impl fmt::Display for EtcdUrl {
@@ -87,6 +83,7 @@ mod tests {
         let url = |members: &[&str]| EtcdUrl {
             members: members.iter().map(|member| (*member).to_owned()).collect(),
             prefix: None,
+            has_user: false,
             tls: false,
             compaction_interval: None,
         };
@@ -104,7 +101,7 @@ mod tests {
             ("etcd://", Err(EtcdUrlError::Members), ""),
             ("etcd://a,,b", Err(EtcdUrlError::Members), ""),
             ("etcd://h:x", Err(EtcdUrlError::Members), ""),
-            ("etcd://u:p@h", Err(EtcdUrlError::User), ""),
+            ("etcd://u:p@h", Ok(EtcdUrl { has_user: true, ..url(&["h:2379"]) }), "etcd://h:2379"),
             ("etcd://h?tls=maybe", Err(EtcdUrlError::Parameter("tls=maybe".to_owned())), ""),
             (
                 "etcd://h?compaction-interval=-5m",

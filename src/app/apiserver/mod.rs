@@ -2,6 +2,7 @@
 //!
 //! - `storage`: where objects are, as an operator writes it
 //! - `etcd`: which etcd, likewise
+//! - `migrate`: from one storage to another
 //! - `accounts`: tokens of its service accounts
 //! - `handler`: who answers a request that was let in
 //! - `readiness`, `watches`: what probes and metrics tell
@@ -9,6 +10,7 @@
 mod accounts;
 mod etcd;
 mod handler;
+mod migrate;
 mod readiness;
 mod storage;
 mod watches;
@@ -21,6 +23,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub use self::{
     accounts::AccountKeyError,
     etcd::{EtcdUrl, EtcdUrlError},
+    migrate::{Move, MoveError, Moved, run as migrate},
     storage::{StorageOpenError, StorageSource, StorageTls, StorageUrl, UrlError},
 };
 use self::{
@@ -87,7 +90,9 @@ impl ApiServerApp {
     /// Starts everything, and returns once it listens.
     pub async fn start(options: Options) -> anyhow::Result<Self> {
         let state = Arc::new(StateDir::open(&options.serving.state_dir)?);
-        let Opened { storage, name } = storage::open(&options.storage, &options.storage_tls, state.path()).await?;
+        let opened = storage::open(&options.storage, &options.storage_tls, state.path()).await?;
+        migrate::check_whole(&opened).await?;
+        let Opened { storage, name } = opened;
         let accounts = Arc::new(Accounts::open(&state)?);
         let Front { door, address, url, security, tls, expiries, authentication, auditing } =
             Front::open(&options.serving, &state, Authorities::default()).await?;

@@ -80,6 +80,11 @@ impl FromStr for StorageUrl {
 }
 
 impl StorageUrl {
+    /// Says whether it names no place that outlives a process by itself.
+    pub(super) fn is_nowhere(&self) -> bool {
+        matches!(self, Self::Memory | Self::Sqlite(None))
+    }
+
     /// As a log may say it: without user, password and parameters.
     fn told(&self) -> String {
         match self {
@@ -126,6 +131,10 @@ pub enum StorageOpenError {
     Sqlite { storage: String, source: SqliteError },
     #[error("storage {storage}: {source}")]
     Postgres { storage: String, source: PostgresError },
+    #[error(
+        "storage {storage}: kubefold logs in to etcd by a certificate (--storage-cert-file, --storage-key-file), with no user in the URL"
+    )]
+    EtcdUser { storage: String },
     #[cfg(feature = "etcd")]
     #[error("storage {storage}: {source}")]
     Etcd { storage: String, source: EtcdError },
@@ -181,6 +190,7 @@ pub(super) async fn open(source: &StorageSource, tls: &StorageTls, state: &Path)
             let opened = Postgres::open(&url, tls.config()?, Bounds::default()).await;
             Arc::new(opened.map_err(|source| StorageOpenError::Postgres { storage: name.clone(), source })?)
         }
+        StorageUrl::Etcd(url) if url.has_user => return Err(StorageOpenError::EtcdUser { storage: name }),
         #[cfg(feature = "etcd")]
         StorageUrl::Etcd(url) => {
             let opened = Etcd::open(etcd(url, tls)?, Bounds::default()).await;
@@ -215,7 +225,7 @@ pub(super) struct Opened {
     pub(super) name: String,
 }
 
-fn read(source: &StorageSource) -> Result<StorageUrl, StorageOpenError> {
+pub(super) fn read(source: &StorageSource) -> Result<StorageUrl, StorageOpenError> {
     let path = match source {
         StorageSource::Url(url) => return Ok(url.clone()),
         StorageSource::File(path) => path,
