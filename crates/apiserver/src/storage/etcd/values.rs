@@ -82,7 +82,7 @@ mod tests {
         assert!(stored::place_in(text).is_some());
         assert_eq!(inward(&outside).unwrap(), value);
         // As others write it: in another order, with spaces, and with a revision that is not the storage's.
-        let mut other = object.clone();
+        let mut other = object;
         other["metadata"]["resourceVersion"] = "7".into();
         let pretty = serde_json::to_string_pretty(&other).unwrap();
         assert_eq!(inward(&pretty.into()).unwrap(), value);
