@@ -33,8 +33,9 @@ const LAYERS: &[&[&str]] = &[
 ];
 /// The same of the embedded server's crate.
 const APISERVER_LAYERS: &[&[&str]] = &[
-    &["storage", "schema", "cron"],
+    &["schema", "cron"],
     &["patch", "kinds"],
+    &["storage"],
     &["registry"],
     &["definitions"],
     &["typed", "rbac"],

@@ -66,6 +66,15 @@ Examples:
 
 SIGTERM or Ctrl-C ends it in order. docs/run-apiserver.md says more.";
 
+#[cfg(feature = "apiserver")]
+pub(super) const MIGRATE: &str = "\
+Examples:
+  # From the file in a state directory to etcd
+  kubefold apiserver migrate --from sqlite:./state --to etcd://127.0.0.1:2379
+
+Stop the server first. It may be interrupted, and goes on when it is run again; no server serves the target before it is done. Objects
+get new revisions, so start controllers and other clients that hold some anew. docs/run-apiserver.md says more.";
+
 pub(super) const REWRITE: &str = "\
 Examples:
   # After a custom resource definition got another storage version

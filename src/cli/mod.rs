@@ -81,7 +81,7 @@ enum Command {
     /// Serve an API of its own, without members: kubectl, controllers and your kinds, stored where you like.
     #[cfg(feature = "apiserver")]
     #[command(name = "apiserver", after_help = help::APISERVER)]
-    ApiServer(Box<apiserver::ApiServer>),
+    ApiServer(apiserver::ApiServer),
     /// Bring every object of a running API server to the version of its kind in which new ones are stored.
     #[command(after_help = help::REWRITE)]
     Rewrite(rewrite::Rewrite),
@@ -249,7 +249,7 @@ pub fn main() -> ExitCode {
         Command::Bench(flags) => bench::run(*flags),
         Command::Serve(flags) => serve(*flags),
         #[cfg(feature = "apiserver")]
-        Command::ApiServer(flags) => apiserver::run(*flags),
+        Command::ApiServer(flags) => apiserver::run(flags),
         Command::Rewrite(flags) => rewrite::run(&flags),
         Command::Kubeconfig(flags) => kubeconfig::print(&flags),
         Command::Revoke(flags) => revoke::run(&flags),
@@ -350,7 +350,11 @@ fn exit_code(error: &anyhow::Error) -> u8 {
 
 #[cfg(feature = "apiserver")]
 fn is_of_storage(cause: &(dyn std::error::Error + 'static)) -> bool {
-    cause.downcast_ref::<app::apiserver::StorageOpenError>().is_some_and(app::apiserver::StorageOpenError::is_given)
+    let of_move = cause.downcast_ref::<app::apiserver::MoveError>().is_some_and(app::apiserver::MoveError::is_given);
+    of_move
+        || cause
+            .downcast_ref::<app::apiserver::StorageOpenError>()
+            .is_some_and(app::apiserver::StorageOpenError::is_given)
 }
 
 #[cfg(not(feature = "apiserver"))]

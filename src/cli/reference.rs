@@ -33,6 +33,9 @@ fn page() -> String {
             }
         } else {
             write(&mut out, &name, command);
+            for command in command.get_subcommands_mut() {
+                write(&mut out, &format!("{name} {}", command.get_name()), command);
+            }
         }
     }
     out

@@ -9,13 +9,13 @@ use kubefold_apiserver::{
     faults::Faults,
     registry::{Env, Registry},
     serve::{ApiServer, Settings, built_in},
-    storage::{Bounds, Memory, Postgres, Sqlite, Storage},
+    storage::{Bounds, Etcd, EtcdOptions, Memory, Postgres, Sqlite, Storage},
 };
 use serde_json::Value;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::target::Target;
-use testbed::{Api, PostgresServer, eventually};
+use testbed::{Api, EtcdServer, PostgresServer, eventually};
 
 const SOON: Duration = Duration::from_secs(20);
 const TOKEN: &str = "contract";
@@ -41,13 +41,18 @@ impl Embedded {
         .await
         .unwrap();
         let tls = rustls::ClientConfig::builder().with_root_certificates(rustls::RootCertStore::empty());
-        let database = Postgres::open(&url, tls.with_no_client_auth(), Bounds::default()).await.unwrap();
-        let (memory, file, database) = tokio::join!(
+        let tls = tls.with_no_client_auth();
+        let database = Postgres::open(&url, tls.clone(), Bounds::default()).await.unwrap();
+        let below = tokio::task::spawn_blocking(EtcdServer::start).await.unwrap();
+        let options = EtcdOptions::new(vec![format!("http://{}", below.address()).parse().unwrap()], tls);
+        let etcd = Etcd::open(options, Bounds::default()).await.unwrap();
+        let (memory, file, database, etcd) = tokio::join!(
             Self::like(member, "in memory", Arc::new(Memory::default()), Box::new(())),
             Self::like(member, "on SQLite", Arc::new(file), Box::new(folder)),
             Self::like(member, "on PostgreSQL", Arc::new(database), Box::new(server)),
+            Self::like(member, "on etcd", Arc::new(etcd), Box::new(below)),
         );
-        vec![memory, file, database]
+        vec![memory, file, database, etcd]
     }
 
     /// A server with all that this member holds, of kinds that it serves, to the byte. `below` is what its storage needs.

@@ -36,7 +36,7 @@ async fn waits_for(process: &Process, text: &str) {
 }
 
 /// From nothing to objects with kubectl, and all of them after `kill -9`.
-async fn objects_outlive_the_process(mut server: ApiServer) {
+pub(crate) async fn objects_outlive_the_process(mut server: ApiServer) {
     let kubectl = server.as_admin();
     kubectl.run_with_input(&["create", "-f", "-"], &crd("Widget").to_string()).await.ok();
     kubectl.run(&["wait", "--for=condition=Established", "crd/widgets.e2e.kubefold.io"]).await.ok();
@@ -144,7 +144,9 @@ async fn wrong_usage_is_one_sentence() {
     said(64, &[], &["--state-dir"]).await;
     let at = ["--state-dir", "state", "--listen", "127.0.0.1:0", "--storage"];
     let with = |storage: &'static str| [at.as_slice(), &[storage]].concat();
-    said(64, &with("etcd://x"), &["no storage has the scheme \"etcd\"", "sqlite:DIR"]).await;
+    said(64, &with("redis://x"), &["no storage has the scheme \"redis\"", "sqlite:DIR"]).await;
+    said(64, &with("etcd://u:s3cret@h"), &["--storage-cert-file", "no user in the URL"]).await;
+    said(1, &with("etcd://127.0.0.1:1"), &["storage etcd://127.0.0.1:1: etcd does not answer", "refused"]).await;
     said(64, &with("/var/lib/x"), &["it has no scheme"]).await;
     said(64, &with("postgres://u:s3cret@h:x/d"), &["storage postgres://h:x/d: it is no connection string"]).await;
     let away =

@@ -33,6 +33,7 @@ mod deploy;
 mod differential;
 mod discovery;
 mod docs;
+mod etcd;
 mod fanout;
 mod fault;
 mod fault_definitions;

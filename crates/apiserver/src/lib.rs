@@ -6,11 +6,12 @@
 //!
 //! The members of `kubefold demo` are such servers, too. It speaks for itself alone: nothing in it knows of fleets.
 //!
-//! - `storage`: keys, values, revisions, watches: a trait, memory, a file of SQLite, PostgreSQL
 //! - `schema`: the types of an object's fields; decoding, defaults, pruning, validation, OpenAPI documents
 //! - `patch`: JSON, merge, strategic and apply patches; managed fields
 //! - `cron`: schedules of cron jobs, for `kinds` and `sim`
 //! - `kinds`: what a server knows of a kind, its strategy, and the built-in kinds
+//! - `stored`: objects as they are stored
+//! - `storage`: keys, values, revisions, watches: a trait, memory, a file of SQLite, PostgreSQL, etcd
 //! - `registry`: create, get, list, watch, update, patch, delete over a storage, for any kind
 //! - `definitions`: custom resources, whose kinds come and go
 //! - `typed`: kinds of Rust types
@@ -42,6 +43,7 @@ pub mod serve;
 pub mod server;
 pub mod sim;
 pub mod storage;
+mod stored;
 pub mod typed;
 
 use futures::future::BoxFuture;

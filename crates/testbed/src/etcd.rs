@@ -7,6 +7,11 @@ use serde_json::Value;
 use super::{Member, binary};
 
 impl Member {
+    /// Where the member's etcd is, such as `http://127.0.0.1:2379`.
+    pub fn etcd_url(&self) -> String {
+        self.place.etcd_url()
+    }
+
     /// Runs etcdctl against the member's etcd and returns its stdout.
     pub async fn etcdctl(&self, args: &[&str]) -> String {
         let endpoint = format!("--endpoints={}", self.place.etcd_url());

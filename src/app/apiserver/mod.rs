@@ -1,24 +1,30 @@
 //! `kubefold apiserver`: an API server of its own behind the gate that a fleet has, too.
 //!
 //! - `storage`: where objects are, as an operator writes it
+//! - `etcd`: which etcd, likewise
+//! - `migrate`: from one storage to another
 //! - `accounts`: tokens of its service accounts
 //! - `handler`: who answers a request that was let in
 //! - `readiness`, `watches`: what probes and metrics tell
 
 mod accounts;
+mod etcd;
 mod handler;
+mod migrate;
 mod readiness;
 mod storage;
 mod watches;
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{net::SocketAddr, sync::Arc};
 
 use parking_lot::Mutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use self::{
     accounts::AccountKeyError,
-    storage::{StorageOpenError, StorageSource, StorageUrl, UrlError},
+    etcd::{EtcdUrl, EtcdUrlError},
+    migrate::{Move, MoveError, Moved, run as migrate},
+    storage::{StorageOpenError, StorageSource, StorageTls, StorageUrl, UrlError},
 };
 use self::{
     accounts::{Accounts, AllTokens},
@@ -27,6 +33,7 @@ use self::{
     storage::Opened,
     watches::Watches,
 };
+pub use super::database::ClientIdentity;
 use crate::{
     app::{
         front::{Answers, Front},
@@ -50,8 +57,8 @@ pub struct Options {
     pub serving: ServingOptions,
     /// Where objects are stored.
     pub storage: StorageSource,
-    /// The authority of the database's certificate.
-    pub storage_ca: Option<PathBuf>,
+    /// How the database's certificate is checked, and what is shown to it.
+    pub storage_tls: StorageTls,
     /// Which of Kubernetes' own kinds are served.
     pub kinds: BuiltIn,
     /// Who may do what.
@@ -83,8 +90,9 @@ impl ApiServerApp {
     /// Starts everything, and returns once it listens.
     pub async fn start(options: Options) -> anyhow::Result<Self> {
         let state = Arc::new(StateDir::open(&options.serving.state_dir)?);
-        let Opened { storage, name } =
-            storage::open(&options.storage, options.storage_ca.as_deref(), state.path()).await?;
+        let opened = storage::open(&options.storage, &options.storage_tls, state.path()).await?;
+        migrate::check_whole(&opened).await?;
+        let Opened { storage, name } = opened;
         let accounts = Arc::new(Accounts::open(&state)?);
         let Front { door, address, url, security, tls, expiries, authentication, auditing } =
             Front::open(&options.serving, &state, Authorities::default()).await?;

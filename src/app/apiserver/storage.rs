@@ -8,8 +8,11 @@ use std::{
     sync::Arc,
 };
 
-use crate::app::database::{self, DatabaseFileError};
+use super::etcd::{EtcdUrl, EtcdUrlError};
+use crate::app::database::{self, ClientIdentity, DatabaseFileError};
 use kubefold_apiserver::storage::{Bounds, Memory, Postgres, PostgresError, Sqlite, SqliteError, Storage};
+#[cfg(feature = "etcd")]
+use kubefold_apiserver::storage::{Etcd, EtcdError, EtcdOptions};
 
 /// The database in its folder.
 const FILE: &str = "objects.db";
@@ -23,6 +26,8 @@ pub enum StorageUrl {
     Sqlite(Option<PathBuf>),
     /// In a database of PostgreSQL, by its URL.
     Postgres(String),
+    /// In etcd.
+    Etcd(EtcdUrl),
 }
 
 impl std::fmt::Debug for StorageUrl {
@@ -35,9 +40,11 @@ impl std::fmt::Debug for StorageUrl {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "each variant's message says what it is")]
 pub enum UrlError {
-    #[error("it has no scheme; write sqlite:DIR, postgres://USER@HOST/DATABASE, or memory:")]
+    #[error("it has no scheme; write sqlite:DIR, postgres://USER@HOST/DATABASE, etcd://HOST, or memory:")]
     NoScheme,
-    #[error("no storage has the scheme {0:?}; write sqlite:DIR, postgres://USER@HOST/DATABASE, or memory:")]
+    #[error(
+        "no storage has the scheme {0:?}; write sqlite:DIR, postgres://USER@HOST/DATABASE, etcd://HOST, or memory:"
+    )]
     Scheme(String),
     #[error("memory: has nothing behind the colon; what is in memory ends with the process")]
     Memory,
@@ -45,6 +52,8 @@ pub enum UrlError {
     Sqlite,
     #[error("a database of PostgreSQL has a host; write postgres://USER@HOST/DATABASE")]
     Postgres,
+    #[error(transparent)]
+    Etcd(#[from] EtcdUrlError),
 }
 
 impl FromStr for StorageUrl {
@@ -64,12 +73,18 @@ impl FromStr for StorageUrl {
             ("postgres" | "postgresql", _) => {
                 database::postgres_url(text).map(Self::Postgres).ok_or(UrlError::Postgres)
             }
+            ("etcd", _) => Ok(Self::Etcd(text.trim().parse()?)),
             (other, _) => Err(UrlError::Scheme(other.to_owned())),
         }
     }
 }
 
 impl StorageUrl {
+    /// Says whether it names no place that outlives a process by itself.
+    pub(super) fn is_nowhere(&self) -> bool {
+        matches!(self, Self::Memory | Self::Sqlite(None))
+    }
+
     /// As a log may say it: without user, password and parameters.
     fn told(&self) -> String {
         match self {
@@ -78,6 +93,7 @@ impl StorageUrl {
                 format!("sqlite:{}", folder.as_ref().map(|folder| folder.display().to_string()).unwrap_or_default())
             }
             Self::Postgres(url) => database::told(url),
+            Self::Etcd(url) => url.to_string(),
         }
     }
 }
@@ -105,8 +121,8 @@ pub enum StorageOpenError {
     UrlFile(DatabaseFileError),
     #[error("--storage-url-file {}: {source}", .path.display())]
     Url { path: PathBuf, source: UrlError },
-    #[error("--storage-ca-file {0}")]
-    Authority(DatabaseFileError),
+    #[error("--storage-ca-file, --storage-cert-file or --storage-key-file: {0}")]
+    Tls(DatabaseFileError),
     #[error(
         "storage {storage}: cannot make the folder ({source}); check that the path is right and that this user may write there"
     )]
@@ -115,24 +131,47 @@ pub enum StorageOpenError {
     Sqlite { storage: String, source: SqliteError },
     #[error("storage {storage}: {source}")]
     Postgres { storage: String, source: PostgresError },
+    #[error(
+        "storage {storage}: kubefold logs in to etcd by a certificate (--storage-cert-file, --storage-key-file), with no user in the URL"
+    )]
+    EtcdUser { storage: String },
+    #[cfg(feature = "etcd")]
+    #[error("storage {storage}: {source}")]
+    Etcd { storage: String, source: EtcdError },
+    #[cfg(not(feature = "etcd"))]
+    #[error("storage {storage}: this kubefold is built without etcd; take one that is built with the feature etcd")]
+    Etcd { storage: String },
 }
 
 impl StorageOpenError {
     /// Whether what was given is wrong, wherever and whenever it is used.
     pub fn is_given(&self) -> bool {
         let of_url = matches!(self, Self::Postgres { source: PostgresError::Url(_), .. });
-        of_url || !matches!(self, Self::Folder { .. } | Self::Sqlite { .. } | Self::Postgres { .. })
+        let of_place =
+            matches!(self, Self::Folder { .. } | Self::Sqlite { .. } | Self::Postgres { .. } | Self::Etcd { .. });
+        of_url || !of_place
+    }
+}
+
+/// How a storage with TLS is believed, and what is shown to it.
+#[derive(Clone, Debug, Default)]
+pub struct StorageTls {
+    /// The authority of its certificate; `None`: those of the machine.
+    pub authority: Option<PathBuf>,
+    /// What this server shows.
+    pub identity: Option<ClientIdentity>,
+}
+
+impl StorageTls {
+    fn config(&self) -> Result<rustls::ClientConfig, StorageOpenError> {
+        database::tls_as(self.authority.as_deref(), self.identity.as_ref()).map_err(StorageOpenError::Tls)
     }
 }
 
 /// Opens a storage. Says what it is called, too.
 ///
 /// Errors: it is wrong, cannot be reached or written, is damaged, or another process has it.
-pub(super) async fn open(
-    source: &StorageSource,
-    authority: Option<&Path>,
-    state: &Path,
-) -> Result<Opened, StorageOpenError> {
+pub(super) async fn open(source: &StorageSource, tls: &StorageTls, state: &Path) -> Result<Opened, StorageOpenError> {
     let url = match read(source)? {
         StorageUrl::Sqlite(None) => StorageUrl::Sqlite(Some(state.to_owned())),
         url => url,
@@ -148,12 +187,35 @@ pub(super) async fn open(
             Arc::new(opened.map_err(|source| StorageOpenError::Sqlite { storage: name.clone(), source })?)
         }
         StorageUrl::Postgres(url) => {
-            let tls = database::tls(authority).map_err(StorageOpenError::Authority)?;
-            let opened = Postgres::open(&url, tls, Bounds::default()).await;
+            let opened = Postgres::open(&url, tls.config()?, Bounds::default()).await;
             Arc::new(opened.map_err(|source| StorageOpenError::Postgres { storage: name.clone(), source })?)
         }
+        StorageUrl::Etcd(url) if url.has_user => return Err(StorageOpenError::EtcdUser { storage: name }),
+        #[cfg(feature = "etcd")]
+        StorageUrl::Etcd(url) => {
+            let opened = Etcd::open(etcd(url, tls)?, Bounds::default()).await;
+            Arc::new(opened.map_err(|source| StorageOpenError::Etcd { storage: name.clone(), source })?)
+        }
+        #[cfg(not(feature = "etcd"))]
+        StorageUrl::Etcd(_) => return Err(StorageOpenError::Etcd { storage: name }),
     };
     Ok(Opened { storage, name })
+}
+
+/// Where etcd is. It speaks TLS if it is asked for, or if a file for it is given.
+#[cfg(feature = "etcd")]
+fn etcd(url: EtcdUrl, tls: &StorageTls) -> Result<EtcdOptions, StorageOpenError> {
+    let scheme = if url.tls || tls.authority.is_some() || tls.identity.is_some() { "https" } else { "http" };
+    // Each was read as an authority.
+    let members = url.members.iter().filter_map(|member| format!("{scheme}://{member}").parse().ok()).collect();
+    let mut options = EtcdOptions::new(members, tls.config()?);
+    if let Some(prefix) = url.prefix {
+        options.prefix = prefix;
+    }
+    if let Some(interval) = url.compaction_interval {
+        options.compaction_interval = Some(interval).filter(|interval| !interval.is_zero());
+    }
+    Ok(options)
 }
 
 /// An open storage.
@@ -163,7 +225,7 @@ pub(super) struct Opened {
     pub(super) name: String,
 }
 
-fn read(source: &StorageSource) -> Result<StorageUrl, StorageOpenError> {
+pub(super) fn read(source: &StorageSource) -> Result<StorageUrl, StorageOpenError> {
     let path = match source {
         StorageSource::Url(url) => return Ok(url.clone()),
         StorageSource::File(path) => path,
@@ -194,7 +256,9 @@ mod tests {
             ("sqlite://x", Err(UrlError::Sqlite)),
             ("postgres:x", Err(UrlError::Postgres)),
             ("postgres://", Err(UrlError::Postgres)),
-            ("etcd://x", Err(UrlError::Scheme("etcd".to_owned()))),
+            ("etcd://x", Ok(StorageUrl::Etcd("etcd://x".parse().unwrap()))),
+            ("etcd:x", Err(UrlError::Etcd(EtcdUrlError::Members))),
+            ("redis://x", Err(UrlError::Scheme("redis".to_owned()))),
         ] {
             assert_eq!(text.parse::<StorageUrl>(), read, "{text}");
         }
@@ -210,12 +274,13 @@ mod tests {
     async fn what_was_given_wrong_is_told_from_what_fails() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("url");
-        let of = async |source: &StorageSource| open(source, None, folder.path()).await.err().unwrap();
+        let of =
+            async |source: &StorageSource| open(source, &StorageTls::default(), folder.path()).await.err().unwrap();
         let missing = of(&StorageSource::File(file.clone())).await;
         assert!(missing.is_given() && missing.to_string().contains("cannot be read"), "{missing}");
-        fs::write(&file, "etcd://x\n").unwrap();
+        fs::write(&file, "redis://x\n").unwrap();
         let wrong = of(&StorageSource::File(file.clone())).await;
-        assert!(wrong.is_given() && wrong.to_string().contains("no storage has the scheme \"etcd\""), "{wrong}");
+        assert!(wrong.is_given() && wrong.to_string().contains("no storage has the scheme \"redis\""), "{wrong}");
         let url = |text: &str| StorageSource::Url(text.parse().unwrap());
         let wrong = of(&url("postgres://u:hidden@h:x/d")).await;
         assert!(wrong.is_given() && !wrong.to_string().contains("hidden"), "{wrong}");

@@ -64,6 +64,15 @@ pub fn built_in(types: &Arc<Types>) -> Vec<Kind> {
     resources.map(|(group, version, resource)| kind(&group.group, &version.version, resource, types)).collect()
 }
 
+/// Group and plural of each of them, of the first version that has it and of each further one.
+#[cfg(feature = "etcd")]
+pub(crate) fn built_in_resources() -> impl Iterator<Item = (&'static str, &'static str)> {
+    CATALOG.iter().flat_map(|group| {
+        let resources = group.versions.iter().flat_map(|version| &version.resources);
+        resources.map(|resource| (group.group.as_str(), resource.resource.as_str()))
+    })
+}
+
 fn kind(group: &str, version: &str, resource: &Resource, types: &Arc<Types>) -> Kind {
     let name = &resource.response_kind.kind;
     let namespaced = resource.scope == "Namespaced";

@@ -122,6 +122,10 @@ pub(super) fn autoscaler_to_v1(mut object: Value) -> Value {
         put(status, "currentMetrics", None);
         put(status, "conditions", None);
         put(status, "currentCPUUtilizationPercentage", percent);
+        // `v2` leaves it out where it is 0, and `v1` does not.
+        if !status.has("currentReplicas") {
+            put(status, "currentReplicas", Some(0.into()));
+        }
     }
     let current: Vec<Value> = current.iter().map(current_to_v1).collect();
     let told = [

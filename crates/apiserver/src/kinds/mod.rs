@@ -29,6 +29,8 @@ mod tests;
 
 pub use allocator::{Allocator, Refusal};
 pub use catalog::built_in;
+#[cfg(feature = "etcd")]
+pub(crate) use catalog::built_in_resources;
 pub use compose::{Applying, Author, Carried, Compose, Composed, Reading};
 pub(crate) use forbidden::forbidden;
 pub use rest::{AnyRest, Changed, Connect, Rest, Target, Watch};

@@ -8,11 +8,11 @@ use serde_json::Value;
 use crate::{
     kinds::Kind,
     registry::{
-        Attempt, Object, Registry, WriteOptions, Written, errors, key_of, managed::typed, meta, names, object::encode,
-        shown_value,
+        Attempt, Object, Registry, WriteOptions, Written, errors, key_of, managed::typed, meta, names, shown_value,
     },
     schema::arrange,
     storage::{StorageError, When},
+    stored::encode,
 };
 use kubefold_wire::{
     media::is_built_in,

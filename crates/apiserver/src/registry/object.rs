@@ -2,32 +2,15 @@
 
 use std::{io::Write as _, sync::Arc};
 
-use bytes::{Buf as _, Bytes};
-use serde_json::{Map, Value};
+use bytes::Bytes;
+use serde_json::Value;
 
-use crate::{kinds::Kind, storage::Record};
+use crate::{
+    kinds::Kind,
+    storage::Record,
+    stored::{self, HEAD_BYTES, encode},
+};
 
-/// The order in which Kubernetes writes metadata.
-const METADATA: [&str; 14] = [
-    "name",
-    "generateName",
-    "namespace",
-    "selfLink",
-    "uid",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "labels",
-    "annotations",
-    "ownerReferences",
-    "finalizers",
-    "managedFields",
-];
-/// The revision stands behind the first of those that many.
-const BEFORE_REVISION: usize = 5;
-/// A stored value begins with the place of the revision in its JSON.
-const HEAD_BYTES: usize = 4;
 /// `,"resourceVersion":""` and the longest number.
 const REVISION_BYTES_MAX: usize = 41;
 
@@ -49,10 +32,8 @@ impl Object {
 
     /// The object of a record, as of another revision: that of its deletion.
     pub(super) fn at(record: Record, revision: u64) -> Self {
-        let Record { key, value: mut json, .. } = record;
-        let place = json.first_chunk::<HEAD_BYTES>().map_or(0, |head| u32::from_le_bytes(*head));
-        json.advance(HEAD_BYTES.min(json.len()));
-        let place = usize::try_from(place).unwrap_or_default().min(json.len());
+        let Record { key, value, .. } = record;
+        let (place, json) = stored::split(value);
         Self { key, json, place, revision }
     }
 
@@ -151,61 +132,6 @@ impl Object {
         let rest = head.iter().try_fold(&*self.json, |rest, part| rest.strip_prefix(part.as_bytes()));
         rest.is_some()
     }
-}
-
-/// An object's bytes for the storage: type, metadata and the rest, in the order in which Kubernetes writes them.
-pub(super) fn encode(object: &Value) -> Bytes {
-    let mut out = vec![0; HEAD_BYTES];
-    let mut place = 0_u32;
-    out.push(b'{');
-    let empty = Map::new();
-    let fields = object.as_object().unwrap_or(&empty);
-    for name in ["kind", "apiVersion"] {
-        if let Some(value) = fields.get(name) {
-            write_field(name, value, &mut out);
-        }
-    }
-    let metadata = fields.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
-    write_name("metadata", &mut out);
-    out.push(b'{');
-    for (index, name) in METADATA.iter().enumerate() {
-        if let Some(value) = metadata.get(*name) {
-            write_field(name, value, &mut out);
-        }
-        if index + 1 == BEFORE_REVISION {
-            place = u32::try_from(out.len() - HEAD_BYTES).unwrap_or_default();
-        }
-    }
-    let known = |name: &str| METADATA.contains(&name) || name == "resourceVersion";
-    for (name, value) in metadata.iter().filter(|(name, _)| !known(name)) {
-        write_field(name, value, &mut out);
-    }
-    out.push(b'}');
-    let rest = fields.iter().filter(|(name, _)| !matches!(name.as_str(), "kind" | "apiVersion" | "metadata"));
-    for (name, value) in rest {
-        write_field(name, value, &mut out);
-    }
-    out.push(b'}');
-    if let Some(head) = out.get_mut(..HEAD_BYTES) {
-        head.copy_from_slice(&place.to_le_bytes());
-    }
-    // No byte more than it is long: it stays.
-    out.shrink_to_fit();
-    out.into()
-}
-
-fn write_name(name: &str, out: &mut Vec<u8>) {
-    if out.last() != Some(&b'{') {
-        out.push(b',');
-    }
-    // Writing to memory has no way to fail.
-    let _infallible = serde_json::to_writer(&mut *out, name);
-    out.push(b':');
-}
-
-fn write_field(name: &str, value: &Value, out: &mut Vec<u8>) {
-    write_name(name, out);
-    let _infallible = serde_json::to_writer(out, value);
 }
 
 #[cfg(test)]

@@ -140,13 +140,45 @@ impl Cache {
     }
 }
 
-/// What a backend takes that stores changes by itself.
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "etcd"))]
 impl Cache {
     pub(super) fn bounds(&self) -> &Bounds {
         &self.bounds
     }
+}
 
+/// What a backend takes whose changes are made elsewhere.
+#[cfg(feature = "etcd")]
+impl Cache {
+    /// Makes changes that are made already, in the order of their revisions, and is at a revision then: nothing else changed up
+    /// to it.
+    pub(super) fn follow(&self, changes: Vec<Told>, revision: u64) {
+        let mut state = self.state.write();
+        for Told { key, value, revision } in changes {
+            let before = state.record(&key);
+            let key = before.as_ref().map_or_else(|| key.as_str().into(), |record| Arc::clone(&record.key));
+            let after = value.map(|value| Record { key, value, revision });
+            if before.is_some() || after.is_some() {
+                state.commit(Arc::new(Change { revision, before, after }), &self.bounds);
+            }
+        }
+        state.tip.revision = state.tip.revision.max(revision);
+        self.announce(state);
+    }
+}
+
+/// A change that is made elsewhere.
+#[cfg(feature = "etcd")]
+pub(super) struct Told {
+    pub(super) key: String,
+    /// `None`: the key is gone.
+    pub(super) value: Option<Bytes>,
+    pub(super) revision: u64,
+}
+
+/// What a backend takes that stores changes by itself.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+impl Cache {
     /// Makes changes that were judged and are stored. Answers the revisions of stored changes that nobody needs since.
     pub(super) fn commit(&self, changes: Vec<Arc<Change>>) -> Vec<u64> {
         let mut state = self.state.write();
@@ -157,7 +189,7 @@ impl Cache {
 }
 
 /// How a backend that stores changes reads them again.
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "etcd"))]
 impl State {
     /// Takes in a change that is forgotten already.
     pub(super) fn absorb(&mut self, change: &Change) {

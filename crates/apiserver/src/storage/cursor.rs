@@ -89,15 +89,18 @@ impl Cursor {
             return Err(StorageError::Compacted { asked: self.at, oldest: state.floor() });
         }
         state.check(self.at)?;
-        for change in state.after(self.at).take(LOOKED_AT_MAX) {
+        for (looked_at, change) in state.after(self.at).enumerate() {
+            // Changes of one revision are one transaction's, and are taken together.
+            let is_enough = looked_at >= LOOKED_AT_MAX || self.waiting.len() >= TAKEN_MAX;
+            if is_enough && change.revision > self.at {
+                return Ok(());
+            }
             self.at = change.revision;
             if change.key().starts_with(&self.prefix) {
                 self.waiting.push_back(Arc::clone(change));
-                if self.waiting.len() >= TAKEN_MAX {
-                    break;
-                }
             }
         }
+        self.at = state.head().revision;
         Ok(())
     }
 }

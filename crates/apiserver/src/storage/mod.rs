@@ -11,15 +11,18 @@
 //!
 //! # Backends
 //!
-//! [`Memory`], `Sqlite` (feature `sqlite`): one file, and `Postgres` (feature `postgres`). All answer reads and watches from
-//! a cache of all that is committed. A backend that stores batches of changes implements `writer::Log` only; order,
-//! conditions, group commit and history are the cache's and the writer's.
+//! [`Memory`], `Sqlite` (feature `sqlite`): one file, `Postgres` (feature `postgres`), and `Etcd` (feature `etcd`). All answer
+//! reads and watches from a cache of all that is committed. A backend that stores batches of changes implements `writer::Log`
+//! only; order, conditions, group commit and history are the cache's and the writer's. Those of etcd are etcd's, and its cache
+//! follows it.
 
 mod cache;
 mod change;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
 mod cursor;
+#[cfg(feature = "etcd")]
+mod etcd;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod logged;
 mod memory;
@@ -39,6 +42,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
 
+#[cfg(feature = "etcd")]
+pub use etcd::{Etcd, EtcdError, EtcdOptions};
 pub use memory::{Backup, Memory};
 #[cfg(feature = "postgres")]
 pub use postgres::{Postgres, PostgresError};

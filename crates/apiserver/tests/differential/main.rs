@@ -10,6 +10,8 @@
 
 mod collecting;
 mod custom;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod kinds;
 mod openapi;
 mod patch;

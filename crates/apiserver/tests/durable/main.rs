@@ -26,6 +26,8 @@ use futures::StreamExt;
 #[cfg(feature = "postgres")]
 use kubefold_apiserver::storage::Postgres;
 use kubefold_apiserver::storage::{Bounds, Change, Range, Record, Sqlite, Storage, WatchItem, When};
+#[cfg(feature = "etcd")]
+use kubefold_apiserver::storage::{Etcd, EtcdOptions};
 use tokio::task::JoinSet;
 
 const WRITERS: usize = 8;
@@ -60,15 +62,25 @@ fn bounds(log_changes_max: usize) -> Bounds {
     Bounds { log_changes_max, log_bytes_max: 1 << 30, ..Bounds::default() }
 }
 
-/// Opens a file, or a database of PostgreSQL by its connection string.
+/// Opens a file, a database of PostgreSQL by its connection string, or an etcd by its address.
 async fn open(place: &str, log_changes_max: usize) -> Arc<dyn Storage> {
     let bounds = bounds(log_changes_max);
     #[cfg(feature = "postgres")]
     if place.starts_with("host=") {
-        let tls = rustls::ClientConfig::builder().with_root_certificates(rustls::RootCertStore::empty());
-        return Arc::new(Postgres::open(place, tls.with_no_client_auth(), bounds).await.unwrap());
+        return Arc::new(Postgres::open(place, tls(), bounds).await.unwrap());
+    }
+    #[cfg(feature = "etcd")]
+    if place.starts_with("http:") {
+        let options = EtcdOptions::new(vec![place.parse().unwrap()], tls());
+        return Arc::new(Etcd::open(options, bounds).await.unwrap());
     }
     Arc::new(Sqlite::open(Path::new(place), bounds).await.unwrap())
+}
+
+#[cfg(any(feature = "postgres", feature = "etcd"))]
+fn tls() -> rustls::ClientConfig {
+    let builder = rustls::ClientConfig::builder().with_root_certificates(rustls::RootCertStore::empty());
+    builder.with_no_client_auth()
 }
 
 /// The process that is killed; as a test of its own it has nothing to do.
@@ -233,6 +245,15 @@ async fn both_hold_of_postgresql() {
     let server = testbed::PostgresServer::start();
     check_history(&server.schema("whole")).await;
     check_forgetting(&server.schema("forgetting")).await;
+}
+
+#[cfg(feature = "etcd")]
+#[tokio::test]
+async fn both_hold_of_etcd() {
+    let etcd = || tokio::task::spawn_blocking(testbed::EtcdServer::start);
+    let (whole, forgetting) = tokio::join!(etcd(), etcd());
+    check_history(&format!("http://{}", whole.as_ref().unwrap().address())).await;
+    check_forgetting(&format!("http://{}", forgetting.as_ref().unwrap().address())).await;
 }
 
 async fn check_history(place: &str) {

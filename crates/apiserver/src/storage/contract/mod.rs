@@ -52,6 +52,11 @@ pub trait Backend: Send + Sync {
 
     /// Whether a storage that is opened again has what it had.
     fn outlives_its_process(&self) -> bool;
+
+    /// How many random histories are tried. Fewer where it takes long to open a storage.
+    fn histories(&self) -> u32 {
+        64
+    }
 }
 
 /// Makes a test of each promise. The argument is an expression: a [`Backend`] whose storages have nothing yet.

@@ -19,12 +19,9 @@ use crate::storage::{
     contract::{Backend, put, text},
 };
 
-/// Histories that are tried.
-const CASES: u32 = 64;
-
 /// Does what a map of all states ever does, over puts, deletes, compactions, reads of any revision, and restarts.
 pub async fn a_random_history_is_that_of_a_naive_model(backend: &dyn Backend) {
-    let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
+    let config = Config { cases: backend.histories(), failure_persistence: None, ..Config::default() };
     let case = AtomicUsize::new(0);
     let run = |steps: Vec<Step>| {
         let name = format!("model-{}", case.fetch_add(1, Ordering::Relaxed));
