@@ -98,7 +98,8 @@ impl Query {
             "o.deleted_us"
         } else {
             // What is there of a feed without a revision is of several moments.
-            out.push(" AND f.revision > 0 AND o.deleted_us = 0");
+            // Rows of kinds that are in memory have no name beside them, and are in none of the indexes.
+            out.push(" AND f.revision > 0 AND o.deleted_us = 0 AND o.name IS NOT NULL");
             "o.created_us"
         };
         if !of.namespace.is_empty() {
@@ -134,6 +135,7 @@ impl Query {
         }
         if let Some(place) = &self.page.after {
             let kind = Value::Text(format!("{}.{}", of.kind, of.gvr.group));
+            order::from(out, &self.order, place);
             out.push(" AND ");
             order::behind(out, &self.order, place, &kind);
         }
