@@ -205,7 +205,7 @@ impl Mirror {
     /// there, such as in a file that was begun anew.
     ///
     /// Errors: nothing of it is written; what was before stands.
-    pub fn report(&self, feed: &MirroredKind, reports: Arc<Vec<Report>>) -> Result<bool, MirrorError> {
+    pub fn report(&self, feed: &MirroredKind, reports: Arc<[Report]>) -> Result<bool, MirrorError> {
         let written = self.file()?.report(feed, reports);
         self.noted(written)
     }

@@ -23,7 +23,7 @@ use crate::{
 
 impl File {
     /// Writes what a member told, in one transaction. `false`: what it adds to is not there.
-    pub(super) fn report(&self, feed: &MirroredKind, reports: Arc<Vec<Report>>) -> Result<bool, SqlError> {
+    pub(super) fn report(&self, feed: &MirroredKind, reports: Arc<[Report]>) -> Result<bool, SqlError> {
         let (feed, deleted_at) = (feed.clone(), self.deleted_at(feed));
         self.write(move |sql| {
             let mut written = Writing { sql, of: Stood::find(sql, &feed)?, deleted_at, waiting: BTreeMap::new() };

@@ -58,7 +58,7 @@ use kubefold_wire::{
 pub use {
     fresh::Freshness,
     live::fields as fields_in_member,
-    search::{Collected, KindInTables, Searched, Source},
+    search::{Collected, KindInTables, Searched, Source, ToldKind},
     websocket::over_websocket,
 };
 

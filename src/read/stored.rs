@@ -142,7 +142,8 @@ impl Reader {
         let walk = self.walk(target, &options, &ready, asked)?;
         let list = OneList { walk, form, spec, revision };
         let is_sorted = list.form.is_sorted(&list.spec);
-        let response = match options.limit.map(|limit| limit.min(PAGE_ROWS)).or(is_sorted.then_some(SORTED_MAX)) {
+        let response = match options.limit.map(|limit| limit.min(PAGE_ROWS)).or_else(|| is_sorted.then_some(SORTED_MAX))
+        {
             Some(limit) => list.page(limit).await.map_err(ask_again)?,
             None => list.whole().await.map_err(ask_again)?,
         };

@@ -186,14 +186,10 @@ impl Router {
             return self.search_deleted(who, asked, query, of, grant.warnings()).await;
         }
         let mut warnings = grant.warnings();
-        let (mut sources, mut stored) = (Vec::new(), Vec::new());
-        if self.stores.is_stored(&target.gvr) {
-            let told = self.reader.stored_kind(&target, grant.audience(), only.as_ref(), asked).await?;
-            warnings.extend(told.warnings);
-            stored.push(told.kind);
-        } else {
-            sources.push(self.reader.source(&target, grant.audience(), only.as_ref(), asked).await?);
-        }
+        let allowed = [Allowed { target, grant }];
+        let SearchedKinds { sources, stored } =
+            self.searched_kinds(&allowed, only.as_ref(), asked, &mut warnings).await?;
+        let [Allowed { target, grant }] = allowed;
         let owners = match &query.owner {
             Some(owner) => {
                 let within = Within { namespace: &target.namespace, only: only.as_ref() };
@@ -216,6 +212,27 @@ impl Router {
             asked,
         };
         self.reader.search(searched, watch).await
+    }
+
+    /// Kinds to be searched, wherever their objects are.
+    async fn searched_kinds(
+        &self,
+        allowed: &[Allowed],
+        only: Option<&MemberName>,
+        asked: RequestContext<'_>,
+        warnings: &mut Vec<String>,
+    ) -> Result<SearchedKinds, Status> {
+        let mut kinds = SearchedKinds::default();
+        for Allowed { target, grant } in allowed {
+            if self.stores.is_stored(&target.gvr) {
+                let told = self.reader.stored_kind(target, grant.audience(), only, asked).await?;
+                warnings.extend(told.warnings);
+                kinds.stored.push(told.kind);
+            } else {
+                kinds.sources.push(self.reader.source(target, grant.audience(), only, asked).await?);
+            }
+        }
+        Ok(kinds)
     }
 
     /// Answers a search among what was deleted.
@@ -348,16 +365,8 @@ impl Router {
             let of = Deleted { kinds, namespace, only, collection };
             return self.search_deleted(who, asked, query, of, warnings).await;
         }
-        let (mut sources, mut stored) = (Vec::with_capacity(allowed.len()), Vec::new());
-        for Allowed { target, grant } in &allowed {
-            if self.stores.is_stored(&target.gvr) {
-                let told = self.reader.stored_kind(target, grant.audience(), only.as_ref(), asked).await?;
-                warnings.extend(told.warnings);
-                stored.push(told.kind);
-                continue;
-            }
-            sources.push(self.reader.source(target, grant.audience(), only.as_ref(), asked).await?);
-        }
+        let SearchedKinds { sources, stored } =
+            self.searched_kinds(&allowed, only.as_ref(), asked, &mut warnings).await?;
         let mut owners = Vec::new();
         if let Some(owner) = &query.owner {
             let within = Within { namespace: &namespace, only: only.as_ref() };
@@ -486,6 +495,15 @@ impl Router {
         let info = RequestInfo { verb: "list".to_owned(), namespace, ..RequestInfo::default() };
         self.access.grant(who, &action_of(&info, &target.gvr), only).await
     }
+}
+
+/// Kinds that are searched.
+#[derive(Default)]
+struct SearchedKinds {
+    /// In memory.
+    sources: Vec<Source>,
+    /// In the mirror's tables.
+    stored: Vec<KindInTables>,
 }
 
 /// In which namespace, empty for all, and in which member, absent for all.

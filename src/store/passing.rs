@@ -91,7 +91,7 @@ impl Queue {
             bytes += report.bytes();
             reports.push(report);
         }
-        (!reports.is_empty()).then(|| Batch { reports: Arc::new(reports), bytes })
+        (!reports.is_empty()).then(|| Batch { reports: reports.into(), bytes })
     }
 }
 
@@ -99,7 +99,7 @@ impl Queue {
 #[derive(Clone, Debug)]
 pub struct Batch {
     /// In the order in which they were told.
-    pub reports: Arc<Vec<Report>>,
+    pub reports: Arc<[Report]>,
     bytes: usize,
 }
 

@@ -28,6 +28,13 @@ impl Stores {
         self.mirror.get().is_some_and(|mirror| mirror.stores(gvr))
     }
 
+    /// The store of a kind that is followed from now on, whether it has its objects or the mirror's tables have them.
+    ///
+    /// Errors: as [`Self::running`].
+    pub fn followed(&self, gvr: &Gvr) -> Result<Arc<Running>, StoresError> {
+        self.start_any(gvr)
+    }
+
     /// A kind in the tables, once they have all that its members had told when this was asked.
     ///
     /// Errors: as [`Self::ready_for`]; the tables cannot be used.

@@ -22,14 +22,14 @@ fn lease(name: &str, app: &str) -> Value {
 }
 
 fn file(bed: &Testbed, enabled: bool) -> FleetFile {
-    let settings = format!("mirror: {{enabled: {enabled}, stored: [leases.coordination.k8s.io]}}\n");
+    let settings = format!("mirror: {{enabled: {enabled}, keepDeleted: 1h, stored: [leases.coordination.k8s.io]}}\n");
     bed.members().iter().fold(FleetFile::default().settings(&settings), |file, member| file.member(member, 1))
 }
 
 async fn fill(member: &Member) {
     let api = member.api().await;
     let create = |at: usize| {
-        let (api, app) = (api.clone(), if at % 10 == 0 { "rare" } else { "web" });
+        let (api, app) = (api.clone(), if at.is_multiple_of(10) { "rare" } else { "web" });
         async move { api.create(LEASES, &lease(&format!("steady-{at:03}"), app)).await }
     };
     futures::stream::iter(0..PER_MEMBER).map(create).buffer_unordered(24).collect::<Vec<_>>().await;
@@ -115,6 +115,8 @@ async fn a_kind_in_tables_alone_is_listed_searched_and_known_over_a_restart() {
         east.kubectl(&[&["-n", "default"], args].concat()).await.ok();
     }
     is_exact(&api, &[east, west]).await;
+    let deleted = api.get(&format!("{SEARCHED}?deleted=true&names=steady-001")).await;
+    assert_eq!(shown(&deleted).into_keys().collect::<Vec<_>>(), ["steady-001"], "what was deleted is kept for a time");
     // Who the members are, and what they serve, is written every half second.
     mirrored(&api).await;
     let known = truth(&[west]).await;

@@ -433,7 +433,7 @@ fn many() -> Vec<Object> {
     let object = |at: usize| {
         let (member, namespace) = (["east", "west"][at % 2], ["a", "b"][at / 2 % 2]);
         let (name, uid) = (format!("pod-{at:05}"), format!("u-{at}"));
-        let app = if at % 500 == 0 { "rare" } else { "web" };
+        let app = if at.is_multiple_of(500) { "rare" } else { "web" };
         let json = format!(r#"{{"kind":"Pod","metadata":{{"uid":"{uid}","labels":{{"app":"{app}"}}}}}}"#);
         Object { member, namespace, name, uid, revision: 1, json }
     };

@@ -39,7 +39,7 @@ impl Reader {
         if let Some(why) = mirror.forgets_deleted(&target.gvr) {
             return Err(SearchRefused::NotKept { resource: target.gvr.qualified(), why }.into());
         }
-        let running = self.stores.running(&target.gvr).map_err(|error| ask_again(error.into()))?;
+        let running = self.stores.followed(&target.gvr).map_err(|error| ask_again(error.into()))?;
         let (spec, namespace) = (running.store.spec_arc(), target.namespace.clone());
         Ok(KindInTables { spec, audience: audience.clone(), namespace })
     }

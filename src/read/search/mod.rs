@@ -22,7 +22,10 @@ use self::{
     body::{RowsBody, Written},
     find::{Found, Search},
 };
-pub use self::{find::Source, tables::KindInTables};
+pub use self::{
+    find::Source,
+    tables::{KindInTables, ToldKind},
+};
 use crate::{
     access::Renewal,
     answer::{RequestContext, form::Form, table::Tables},

@@ -57,7 +57,9 @@ impl Query {
         let mut out = Writer::new(dialect);
         out.push("SELECT f.member, o.key, o.uid, o.revision, o.deleted_us, o.digest, o.document");
         self.conditions(of, &mut out);
-        out.push(" ORDER BY ");
+        // SQLite would rather go over all objects in this order than look a name up. A plus keeps it from that.
+        let is_named = of.namespace.is_empty() && self.names.iter().any(|names| names.operator == Operator::In);
+        out.push(if is_named && dialect == Dialect::Sqlite { " ORDER BY +" } else { " ORDER BY " });
         order::order_by(&mut out, &self.order);
         let rows = |number: usize| Parameter::Integer(i64::try_from(number).unwrap_or(i64::MAX));
         let size = self.page.size().map_or(usize::MAX, |size| size.saturating_add(1));
