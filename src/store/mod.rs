@@ -41,6 +41,7 @@ mod record;
 mod references;
 mod referrers;
 mod refold;
+mod reports;
 mod retained;
 mod revision;
 mod rewrite;
