@@ -28,7 +28,7 @@ use crate::{
     observe::{Exposed, Metrics},
     own::{Fleet, Members, OwnObjects, Policies},
     read::{Reader, over_websocket},
-    respond::{RouteError, ViewError},
+    respond::{RouteError, StoresError, ViewError},
     review::{self, is_review},
     route::searchable::Searchable,
     search::{self, PathOf},
@@ -364,6 +364,10 @@ impl Router {
         if connects || is_stream(&gvr, &info.subresource) {
             return Box::pin(self.stream(StreamAsked { info, asked }, known, parts, body)).await;
         }
+        if known.is_some_and(|known| known.stored) && !matches!(info.verb.as_str(), "get" | "list") {
+            Box::pin(drain(body)).await;
+            return Err(StoresError::InTables { gvr }.into());
+        }
         // A path with `watch` in it is for reading.
         let routed = known.is_none_or(|resource| has_route(info, resource));
         if !METHODS.contains(&parts.method) || (watches && parts.method != Method::GET) || !routed {
@@ -450,6 +454,13 @@ impl Router {
             // What cannot be written is refused first.
             asked.wanted()?;
             return Err(status);
+        }
+        if let Some(stored) = known.filter(|known| known.stored && info.subresource.is_empty()) {
+            return match info.verb.as_str() {
+                "get" => Box::pin(self.reader.stored_get(stored, target, asked)).await,
+                _ if search::searches(asked.query) => Box::pin(self.search_fleet(info, who, target, asked)).await,
+                _ => Box::pin(self.reader.stored_list(target, asked)).await,
+            };
         }
         let unstorable = || known.filter(|known| !known.watchable || self.stores.is_unordered(&target.gvr));
         if let Some(resource) = unstorable() {

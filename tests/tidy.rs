@@ -52,11 +52,13 @@ const PURE: &[(&str, &[&str])] = &[
     ("src/search", &[]),
     ("src/karmada", &[]),
     ("src/placement", &[]),
-    // The clock of a snapshot's age, of a lock and of a slow watcher; notifications; the clock that revisions begin with.
+    // The clock of a snapshot's age, of a lock and of a slow watcher; notifications; reports that wait to be written; the clock that revisions begin with.
     (
         "src/store",
         &[
             "fleet_store.rs",
+            "passing.rs",
+            "reports.rs",
             "held.rs",
             "interests.rs",
             "places.rs",

@@ -23,7 +23,7 @@ use super::{
     merged::{Catalog, MergedGroup},
     served::{Group, MemberCatalog},
 };
-use crate::config::MemberName;
+use crate::config::{MemberName, ResourcePattern};
 
 /// Between two polls of a member, at least: a CRD created in it is to be served within 2 s. A poll of an unchanged member is
 /// one answer without a body.
@@ -45,6 +45,8 @@ pub struct FleetCatalogue {
     current: ArcSwap<Catalog>,
     /// What kubefold serves itself.
     own: ArcSwap<Vec<Arc<MergedGroup>>>,
+    /// Whose objects are in the mirror's tables alone.
+    stored: ArcSwap<Vec<ResourcePattern>>,
     changes: watch::Sender<u64>,
     /// Never held over an await, nor while anything is compared or merged.
     members: Mutex<Members>,
@@ -86,6 +88,7 @@ impl FleetCatalogue {
         let fleet = Self {
             current: ArcSwap::default(),
             own: ArcSwap::default(),
+            stored: ArcSwap::default(),
             changes: watch::Sender::new(0),
             members: Mutex::default(),
             merging: tokio::sync::Mutex::default(),
@@ -157,6 +160,18 @@ impl FleetCatalogue {
         self.own.store(Arc::new(groups.iter().filter_map(own_group).collect()));
         self.members.lock().changes += 1;
         self.merge();
+    }
+
+    /// Takes the kinds whose objects are in the mirror's tables alone.
+    pub fn set_stored(&self, stored: &[ResourcePattern]) {
+        self.stored.store(Arc::new(stored.to_vec()));
+        self.members.lock().changes += 1;
+        self.merge_onto(&Catalog::default());
+    }
+
+    /// What one member serves, as a fleet of it alone. The same kinds are in the mirror's tables.
+    pub fn of_one(&self, name: &MemberName) -> Catalog {
+        Catalog::merge_storing(&[(name.clone(), self.member(name))], &self.stored.load())
     }
 
     /// Asks one member now, and merges what has changed. Returns whether anything has.
@@ -246,12 +261,16 @@ impl FleetCatalogue {
 
     /// Merges and tells. A merge that a later one has overtaken is dropped.
     fn merge(&self) {
+        self.merge_onto(&self.current());
+    }
+
+    fn merge_onto(&self, earlier: &Catalog) {
         let members = self.members.lock();
         let inputs: Vec<(MemberName, Option<Arc<MemberCatalog>>)> =
             members.entries.iter().map(|entry| (entry.name.clone(), entry.catalog.clone())).collect();
         let changes = members.changes;
         drop(members);
-        let newer = Arc::new(self.current().merge_next(&inputs, &self.own.load()));
+        let newer = Arc::new(earlier.merge_next(&inputs, &self.own.load(), &self.stored.load()));
         let mut merged = self.merged.lock();
         if changes <= *merged {
             return;

@@ -10,7 +10,7 @@ use super::{
     order::{by_version_priority, merge_preserving_relative_order},
     served::{Freshness, Group, MemberCatalog, Resource, ResponseKind, Subresource, Version},
 };
-use crate::config::MemberName;
+use crate::config::{MemberName, ResourcePattern};
 use kubefold_wire::resource::{Gvk, Gvr};
 
 /// A member and what it says of the thing being merged.
@@ -25,7 +25,12 @@ impl Catalog {
     /// Shape: members in configuration order, each with its last known catalog.
     /// A member that is down counts with its last known catalog, so that an outage takes no kind away.
     pub fn merge(members: &[(MemberName, Option<Arc<MemberCatalog>>)]) -> Self {
-        Self::default().merge_next(members, &[])
+        Self::merge_storing(members, &[])
+    }
+
+    /// The same where the objects of some kinds are in the mirror's tables alone.
+    pub fn merge_storing(members: &[(MemberName, Option<Arc<MemberCatalog>>)], stored: &[ResourcePattern]) -> Self {
+        Self::default().merge_next(members, &[], stored)
     }
 
     /// The same where most is as it was: a group that has not changed in any member is taken from this catalog. The groups of
@@ -34,6 +39,7 @@ impl Catalog {
         &self,
         members: &[(MemberName, Option<Arc<MemberCatalog>>)],
         own: &[Arc<MergedGroup>],
+        stored: &[ResourcePattern],
     ) -> Self {
         let known: Vec<Holder<'_, MemberCatalog>> =
             members.iter().filter_map(|(member, has)| Some(Holder { member, has: has.as_deref()? })).collect();
@@ -49,7 +55,8 @@ impl Catalog {
         let merged = |name: &str| {
             let holders = holders.get(name)?;
             let known = self.shared_group(name).filter(|known| is_of(known, holders));
-            Some(known.map_or_else(|| Arc::new(merge_group(name, holders)), Arc::clone))
+            let anew = || Arc::new(read_only(merge_group(name, holders), stored));
+            Some(known.map_or_else(anew, Arc::clone))
         };
         let groups = names.into_iter().filter_map(merged).chain(own.iter().cloned());
         let groups: Vec<Arc<MergedGroup>> = groups.collect();
@@ -61,6 +68,20 @@ impl Catalog {
             server: servers.min_by_key(|server| server.number).cloned(),
         }
     }
+}
+
+/// What a kind allows whose objects are in the mirror's tables alone.
+const STORED_VERBS: [&str; 2] = ["get", "list"];
+
+/// Marks the kinds whose objects are in the mirror's tables alone. What no store could follow stays as it is.
+fn read_only(mut group: MergedGroup, stored: &[ResourcePattern]) -> MergedGroup {
+    let resources = group.versions.iter_mut().flat_map(|version| &mut version.resources);
+    for resource in resources.filter(|one| one.watchable && stored.iter().any(|pattern| pattern.names(&one.gvr))) {
+        (resource.stored, resource.watchable) = (true, false);
+        resource.verbs.retain(|verb| STORED_VERBS.contains(&&**verb));
+        resource.subresources.clear();
+    }
+    group
 }
 
 /// A group that kubefold serves itself: its resources are of no member.
@@ -163,6 +184,7 @@ fn merge_resource(gvr: Gvr, holders: &[Holder<'_, Resource>]) -> Option<MergedRe
     let has = |verb: &str| verbs.iter().any(|one| &**one == verb);
     Some(MergedResource {
         watchable: has("list") && has("watch"),
+        stored: false,
         gvr,
         gvk,
         response_kind: first.kind.clone(),

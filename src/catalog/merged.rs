@@ -72,6 +72,8 @@ pub struct MergedResource {
     pub conflicting: Vec<MemberName>,
     /// Whether every member can list and watch it.
     pub watchable: bool,
+    /// Its objects are in the mirror's tables alone: it is only read.
+    pub stored: bool,
 }
 
 impl Catalog {

@@ -29,7 +29,8 @@ fn searched_group(group: &MergedGroup) -> Option<MergedGroup> {
 
 fn searched_version(version: &MergedVersion) -> Option<MergedVersion> {
     let is_searched = |resource: &&MergedResource| {
-        resource.watchable && !resource.is_own() && resource.allows("list") && resource.allows("watch")
+        let is_in_store = resource.watchable && resource.allows("list") && resource.allows("watch");
+        (is_in_store || resource.stored) && !resource.is_own()
     };
     let searched = |resource: &MergedResource| MergedResource {
         verbs: VERBS.iter().filter(|verb| resource.allows(verb)).map(|verb| Arc::from(*verb)).collect(),

@@ -377,7 +377,7 @@ proptest! {
             if swaps {
                 inputs.swap(0, 2);
             }
-            fleet = fleet.merge_next(&inputs, &[]);
+            fleet = fleet.merge_next(&inputs, &[], &[]);
             prop_assert_eq!(said(&fleet), said(&Catalog::merge(&inputs)));
         }
     }

@@ -181,6 +181,12 @@ pub enum Problem {
         "\"{resource}\" is not a resource; write its plural like \"events\" or \"leases.coordination.k8s.io\", or \"*.example.com\""
     )]
     Resource { resource: String },
+    #[error(
+        "\"{resource}\" cannot be in the mirror's tables alone: kubefold needs its objects in memory; remove it from \"stored\""
+    )]
+    NeverStored { resource: String },
+    #[error("\"{resource}\" is in both \"stored\" and \"exclude\"; remove it from one of the two")]
+    StoredExcluded { resource: String },
     #[error("\"maxBytes: {value}\" is not a quantity of at least 1Mi; write it like \"4Gi\"")]
     MirrorBytes { value: String },
     #[error("\"keepDeleted: {value}\" is not a duration from 1m to 8760h; write it like \"168h\"")]

@@ -19,6 +19,21 @@ const BYTES_MAX_LEAST: u64 = 1 << 20;
 /// What was deleted is looked through each minute.
 const KEEP_DELETED_LEAST: Duration = Duration::from_mins(1);
 const KEEP_DELETED_MOST: Duration = Duration::from_hours(365 * 24);
+/// Groups of which kubefold places, folds or reads the objects itself, as it does in core but for events.
+const NEEDED: [&str; 12] = [
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
+    "apps",
+    "autoscaling",
+    "batch",
+    "discovery.k8s.io",
+    "networking.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "scheduling.k8s.io",
+    "storage.k8s.io",
+];
 
 /// What is kept of members' objects over a restart, and how much.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +42,8 @@ pub struct MirrorConfig {
     pub enabled: bool,
     /// What is not.
     pub exclude: Vec<ResourcePattern>,
+    /// What is in its tables alone, and in no memory.
+    pub stored: Vec<ResourcePattern>,
     /// The file has no more than this. Units: bytes.
     pub bytes_max: u64,
     /// What is deleted is kept for so long; absent where it is not kept at all.
@@ -35,7 +52,13 @@ pub struct MirrorConfig {
 
 impl Default for MirrorConfig {
     fn default() -> Self {
-        Self { enabled: true, exclude: Vec::new(), bytes_max: BYTES_MAX_DEFAULT, keep_deleted: None }
+        Self {
+            enabled: true,
+            exclude: Vec::new(),
+            stored: Vec::new(),
+            bytes_max: BYTES_MAX_DEFAULT,
+            keep_deleted: None,
+        }
     }
 }
 
@@ -52,6 +75,14 @@ impl ResourcePattern {
     /// Says whether it names that resource, in whatever version.
     pub fn names(&self, gvr: &Gvr) -> bool {
         *self.group == *gvr.group && (self.resource == "*" || *self.resource == *gvr.resource)
+    }
+
+    /// Says whether it names what kubefold needs in memory, or what has no text that SQL can search: Secrets are encrypted.
+    fn is_needed(&self) -> bool {
+        match (self.group.as_str(), self.resource.as_str()) {
+            ("", resource) => resource != "events",
+            (group, _) => NEEDED.contains(&group),
+        }
     }
 
     /// Reads `events`, `leases.coordination.k8s.io` or `*.example.com`; `None` if it is none.
@@ -75,9 +106,17 @@ pub(super) fn mirror(raw: Option<&Spanned<RawMirror>>) -> Checked<MirrorConfig> 
         Some(pattern) => Ok(pattern),
         None => fault(at, Problem::Resource { resource: at.value.clone() }),
     };
+    let exclude: Vec<ResourcePattern> = raw.exclude.iter().map(pattern).collect::<Checked<_>>()?;
+    let stored = |at: &Spanned<String>| match pattern(at)? {
+        pattern if pattern.is_needed() => fault(at, Problem::NeverStored { resource: at.value.clone() }),
+        pattern if exclude.contains(&pattern) => fault(at, Problem::StoredExcluded { resource: at.value.clone() }),
+        pattern => Ok(pattern),
+    };
+    let stored = raw.stored.iter().map(stored).collect::<Checked<_>>()?;
     Ok(MirrorConfig {
         enabled: raw.enabled.unwrap_or(true),
-        exclude: raw.exclude.iter().map(pattern).collect::<Checked<_>>()?,
+        exclude,
+        stored,
         bytes_max: raw.max_bytes.as_ref().map(bytes_max).transpose()?.unwrap_or(BYTES_MAX_DEFAULT),
         keep_deleted: raw.keep_deleted.as_ref().map(keep_deleted).transpose()?,
     })

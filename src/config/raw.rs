@@ -118,6 +118,12 @@ pub(super) struct RawMirror {
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "Vec<String>"))]
     pub(super) exclude: Vec<Spanned<String>>,
+    /// Resources whose objects are in the mirror's tables alone, and take no memory: written as in `exclude`. They are listed and
+    /// searched there, and only read in the fleet view. What kubefold needs itself cannot be named: everything of core but
+    /// `events`, and the groups of workloads, placement and access. Default: none.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(with = "Vec<String>"))]
+    pub(super) stored: Vec<Spanned<String>>,
     /// How large the file may become, at least `1Mi`. What has no room is not kept. Default: `4Gi`.
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(super) max_bytes: Option<Spanned<String>>,

@@ -53,6 +53,32 @@ fn refusal(folder: &Path, yaml: &str) -> String {
 }
 
 #[test]
+fn what_the_mirror_cannot_store_is_refused() {
+    let folder = folder();
+    let cases = [
+        (
+            "members:\n- {name: east, inCluster: true}\nmirror: {stored: [events, pods]}\n",
+            "clusters.yaml:3: \"pods\" cannot be in the mirror's tables alone: kubefold needs its objects in memory; remove it from \"stored\"",
+        ),
+        (
+            "members:\n- {name: east, inCluster: true}\nmirror: {stored: [\"*.apps\"]}\n",
+            "clusters.yaml:3: \"*.apps\" cannot be in the mirror's tables alone: kubefold needs its objects in memory; remove it from \"stored\"",
+        ),
+        (
+            "members:\n- {name: east, inCluster: true}\nmirror: {stored: [events], exclude: [events]}\n",
+            "clusters.yaml:3: \"events\" is in both \"stored\" and \"exclude\"; remove it from one of the two",
+        ),
+        (
+            "members:\n- {name: east, inCluster: true}\nmirror: {stored: [Event]}\n",
+            "clusters.yaml:3: \"Event\" is not a resource; write its plural like \"events\" or \"leases.coordination.k8s.io\", or \"*.example.com\"",
+        ),
+    ];
+    for (yaml, expected) in cases {
+        assert_eq!(refusal(folder.path(), yaml), expected);
+    }
+}
+
+#[test]
 fn whole_file_refusals_say_line_and_remedy() {
     let folder = folder();
     let cases = [

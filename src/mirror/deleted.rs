@@ -32,6 +32,8 @@ pub(super) fn index(sql: Sql<'_>, object: i64, key: &str, json: &str) -> Result<
     let Indexed { created_us, owner, labels } = Indexed::of(json);
     let put = "UPDATE objects SET namespace = ?2, name = ?3, created_us = ?4, owner = ?5 WHERE id = ?1";
     sql.execute(put, params![object, namespace, name, created_us, owner.as_deref()])?;
+    // Of an object of a stored kind they are there already.
+    sql.execute("DELETE FROM labels WHERE object = ?1", params![object])?;
     let put = sql.prepare(
         "INSERT INTO labels (object, key, value, number) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (object, key) DO NOTHING",
     )?;

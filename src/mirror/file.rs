@@ -120,7 +120,7 @@ impl File {
     }
 
     /// When what is deleted of a kind now is noted to be. `None`: it is not kept.
-    fn deleted_at(&self, feed: &MirroredKind) -> Option<i64> {
+    pub(super) fn deleted_at(&self, feed: &MirroredKind) -> Option<i64> {
         (self.keeps_deleted && !is_secret(&feed.gvr)).then(|| signed(unix_micros()))
     }
 
@@ -131,13 +131,20 @@ impl File {
         self.database.write(Durability::Written, work)
     }
 
+    /// All feeds; `None` of one whose member's name is none any more.
+    pub(super) fn feeds(&self) -> Result<Vec<(i64, Option<MirroredKind>)>, SqlError> {
+        let feeds = "SELECT id, \"group\", version, resource, member FROM feeds";
+        self.database.read(|sql| sql.rows(feeds, &[], |row| Ok((row.get(0)?, feed_of(row)?))))
+    }
+
     /// Forgets the feeds that are not to be kept.
     pub(super) fn retain(&self, is_kept: impl Fn(&MirroredKind) -> bool) -> Result<(), SqlError> {
-        let feeds = "SELECT id, \"group\", version, resource, member FROM feeds";
-        let all: Vec<(i64, Option<MirroredKind>)> =
-            self.database.read(|sql| sql.rows(feeds, &[], |row| Ok((row.get(0)?, feed_of(row)?))))?;
-        let gone: Vec<i64> =
-            all.into_iter().filter(|(_, feed)| !feed.as_ref().is_some_and(&is_kept)).map(|(id, _)| id).collect();
+        let gone: Vec<i64> = self
+            .feeds()?
+            .into_iter()
+            .filter(|(_, feed)| !feed.as_ref().is_some_and(&is_kept))
+            .map(|(id, _)| id)
+            .collect();
         if gone.is_empty() {
             return Ok(());
         }
@@ -301,7 +308,7 @@ impl File {
             let Some(id) = id_of(sql, &feed)? else { return Ok(()) };
             match is_followed {
                 true => {
-                    let touch = "UPDATE feeds SET is_followed = 1, followed_at_ms = ?2 WHERE id = ?1";
+                    let touch = "UPDATE feeds SET is_followed = 1, followed_at_ms = ?2 WHERE id = ?1 AND listing = 0";
                     sql.execute(touch, params![id, signed(now_ms())]).map(drop)
                 }
                 false => sql.execute("UPDATE feeds SET is_followed = 0 WHERE id = ?1", params![id]).map(drop),
@@ -453,7 +460,7 @@ fn place(feed: &MirroredKind, own_key: &str) -> String {
 }
 
 /// A feed, as the tables name it.
-fn words(feed: &MirroredKind) -> [Value<'_>; 4] {
+pub(super) fn words(feed: &MirroredKind) -> [Value<'_>; 4] {
     let Gvr { group, version, resource } = &feed.gvr;
     [Value::from(&**group), Value::from(&**version), Value::from(&**resource), Value::from(feed.member.as_str())]
 }
@@ -516,7 +523,7 @@ pub(super) fn unsigned(number: i64) -> u64 {
 }
 
 /// Milliseconds of Unix time.
-fn now_ms() -> u64 {
+pub(super) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -35,6 +35,27 @@ pub enum MirrorError {
         /// The member.
         member: MemberName,
     },
+    /// Nothing is to be kept.
+    #[error("mirror.enabled in clusters.yaml is false")]
+    Disabled,
+    /// The kind is not to be kept.
+    #[error("mirror.exclude in clusters.yaml names {resource}")]
+    Excluded {
+        /// The kind.
+        resource: String,
+    },
+    /// The rows of a member are not there: the file was begun anew, and the member is listed again.
+    #[error("the objects of {members} are not in it: they are listed again")]
+    Incomplete {
+        /// The members.
+        members: String,
+    },
+    /// What members told is not written yet.
+    #[error("what members told has not been written in {seconds} s")]
+    Behind {
+        /// How long was waited.
+        seconds: u64,
+    },
     /// The file cannot be used at all.
     #[error("there is no mirror")]
     Off,

@@ -14,6 +14,7 @@ mod file;
 mod kind;
 pub mod metrics;
 mod search;
+mod stored;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -31,9 +32,9 @@ use kubefold_sql::{KeyFile, OpenError, Postgres, SqlError};
 use parking_lot::Mutex;
 
 use crate::{
-    config::{Config, MirrorConfig},
+    config::{Config, MirrorConfig, ResourcePattern},
     search::{Query, sql::Selection},
-    store::{Changes, MemberDocument, Position},
+    store::{Changes, MemberDocument, Position, Report},
 };
 use kubefold_wire::resource::Gvr;
 
@@ -114,6 +115,7 @@ impl Mirror {
         };
         let Some(file) = opened else { return };
         let prepared = file.prepare(self.config.bytes_max).and_then(|()| file.retain(is_kept));
+        let prepared = prepared.and_then(|()| file.prepare_stored(|feed| self.stores(&feed.gvr)));
         let prepared = prepared.and_then(|()| file.trim_deleted(self.config.keep_deleted, self.config.bytes_max));
         let file = match prepared {
             Ok(()) => Some(file),
@@ -177,6 +179,42 @@ impl Mirror {
         self.config.enabled
             && (!is_secret(gvr) || self.key.is_some())
             && !self.config.exclude.iter().any(|pattern| pattern.names(gvr))
+    }
+
+    /// Says whether the objects of a kind are in the tables alone, and in no memory.
+    pub fn stores(&self, gvr: &Gvr) -> bool {
+        self.config.stored.iter().any(|pattern| pattern.names(gvr))
+    }
+
+    /// The kinds whose objects are in the tables alone.
+    pub fn stored_kinds(&self) -> &[ResourcePattern] {
+        &self.config.stored
+    }
+
+    /// Why a kind that is in the tables alone cannot be read. `None`: as far as is known now it can.
+    pub fn cannot_store(&self, gvr: &Gvr) -> Option<MirrorError> {
+        match () {
+            () if !self.config.enabled => Some(MirrorError::Disabled),
+            () if !self.keeps(gvr) => Some(MirrorError::Excluded { resource: gvr.qualified() }),
+            () if !self.is_on() => Some(MirrorError::Off),
+            () => None,
+        }
+    }
+
+    /// Writes what a member told of a kind that is in the tables alone, in one transaction. `false`: what it adds to is not
+    /// there, such as in a file that was begun anew.
+    ///
+    /// Errors: nothing of it is written; what was before stands.
+    pub fn report(&self, feed: &MirroredKind, reports: Arc<[Report]>) -> Result<bool, MirrorError> {
+        let written = self.file()?.report(feed, reports);
+        self.noted(written)
+    }
+
+    /// One object of a kind that is in the tables alone, as its member gave it last.
+    ///
+    /// Errors: it is damaged, or the database refuses.
+    pub fn stored(&self, feed: &MirroredKind, key: &str) -> Result<Option<String>, MirrorError> {
+        self.file()?.stored(feed, key).inspect_err(|error| self.failed(error))
     }
 
     /// Says whether something is to be kept, with or without a file.

@@ -3,7 +3,8 @@
 #[cfg(test)]
 mod tests;
 
-use kubefold_sql::{Row, Sql, SqlError, Value};
+use kubefold_sql::{Row, Sql, SqlError, Value, params};
+use kubefold_wire::resource::Gvr;
 
 use crate::{
     config::MemberName,
@@ -43,18 +44,24 @@ pub struct FoundPage {
     pub goes_on: bool,
     /// How many; 0 where the query does not ask for it.
     pub remaining: u64,
+    /// The members of whose objects all are there, as they were at one moment.
+    pub members: Vec<String>,
 }
 
 impl File {
     /// Finds one page of a kind.
     pub(super) fn search(&self, query: &Query, of: &Selection<'_>) -> Result<FoundPage, MirrorError> {
         // Both in one read: nothing is written between them.
-        let (found, count) = self.database.read(|sql| {
+        let (found, count, members) = self.database.read(|sql| {
             let dialect = dialect(sql);
             let found = rows(sql, &query.page_statement(of, dialect), found)?;
             let count = query.page.with_remaining.then(|| query.count_statement(of, dialect));
             let count = count.map(|count| rows(sql, &count, |row| row.get::<i64>(0))).transpose()?;
-            Ok((found, count.and_then(|count| count.first().copied())))
+            let whole = "SELECT member FROM feeds
+                WHERE \"group\" = ?1 AND version = ?2 AND resource = ?3 AND revision > 0";
+            let Gvr { group, version, resource } = of.gvr;
+            let members = sql.rows(whole, params![&**group, &**version, &**resource], |row| row.get(0))?;
+            Ok((found, count.and_then(|count| count.first().copied()), members))
         })?;
         let size = query.page.size().unwrap_or(usize::MAX);
         let goes_on = found.len() > size;
@@ -68,7 +75,7 @@ impl File {
         }
         let matching = count.and_then(|count| u64::try_from(count).ok()).unwrap_or_default();
         let before = (query.page.offset as u64).saturating_add(objects.len() as u64);
-        Ok(FoundPage { objects, goes_on, remaining: matching.saturating_sub(before) })
+        Ok(FoundPage { objects, goes_on, remaining: matching.saturating_sub(before), members })
     }
 
     /// The UIDs of all objects of a kind that match.

@@ -14,8 +14,10 @@ use tempfile::TempDir;
 use super::{tables::MIGRATIONS, *};
 use crate::{
     config::{MemberName, load_text},
-    search::Parameters,
-    store::{FleetStore, Identities, KindSpec, LogLimits, Naming, Revisions, Shared, unix_micros},
+    search::{Parameters, sql::Selection},
+    store::{
+        FleetStore, Identities, KindSpec, LogLimits, Naming, Report, ReportedObject, Revisions, Shared, unix_micros,
+    },
 };
 
 const MEMBERS: &str = "members: [{name: east, inCluster: true}, {name: west, inCluster: true}]\n";
@@ -414,4 +416,154 @@ fn in_postgresql_it_keeps_what_it_keeps_in_a_file() {
     mirror.forget(&world.of);
     assert_eq!(mirror.position(&world.of), None);
     assert_eq!(server.sql_in("mirror", "SELECT count(*) FROM kubefold_mirror.objects"), "0");
+}
+
+/// What a member tells of a kind that is in the tables alone.
+#[derive(Clone, Debug)]
+enum Said {
+    Put(u8, String),
+    Gone(u8),
+    /// A list of what it has, cut off before its end or not; of the same member, or of one that was restored.
+    Listed {
+        whole: bool,
+    },
+}
+
+fn said() -> impl Strategy<Value = Said> {
+    prop_oneof![
+        6 => (0..6_u8, "[a-z]{1,5}").prop_map(|(name, label)| Said::Put(name, label)),
+        3 => (0..6_u8).prop_map(Said::Gone),
+        1 => any::<bool>().prop_map(|whole| Said::Listed { whole }),
+    ]
+}
+
+fn stored_document(name: u8, label: &str, revision: u64) -> String {
+    format!(
+        r#"{{"kind":"Lease","metadata":{{"name":"l-{name}","namespace":"a","uid":"u-{name}","resourceVersion":"{revision}","labels":{{"l":"{label}"}}}}}}"#
+    )
+}
+
+/// What is found by a label or in the whole: key to document.
+fn stored_rows(mirror: &Mirror, label: Option<&str>) -> Option<BTreeMap<String, String>> {
+    let gvr = Gvr::new("coordination.k8s.io", "v1", "leases");
+    let of = Selection { gvr: &gvr, kind: "Lease", members: None, namespace: "a", owners: None };
+    let query = label.map(|label| format!("labelSelector=l%3D{label}")).unwrap_or_default();
+    let query = Parameters { query: &query, now: 0 }.read().unwrap();
+    let found = mirror.search(&query, &of).unwrap();
+    let rows = found.objects.into_iter().map(|object| (object.key, object.document));
+    (!found.members.is_empty()).then(|| rows.collect())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    /// Whatever a member tells, in whatever batches, and whenever the process ends: the tables have what it has, and find it by its labels.
+    #[test]
+    fn tables_have_what_a_member_has_of_a_stored_kind(
+        batches in prop::collection::vec(prop::collection::vec(said(), 0..6), 1..8),
+        restarted in prop::collection::vec(any::<bool>(), 8),
+        keeps_deleted in any::<bool>(),
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let keep = if keeps_deleted { ", keepDeleted: 1h" } else { "" };
+        let settings = config(&format!("mirror: {{stored: [leases.coordination.k8s.io]{keep}}}\n"));
+        let open = || Mirror::open(directory.path(), &settings, None);
+        let of = MirroredKind { gvr: Gvr::new("coordination.k8s.io", "v1", "leases"), member: member("east") };
+        let (mut mirror, mut has, mut revision) = (open(), BTreeMap::<u8, (String, u64)>::new(), 10_u64);
+        prop_assert!(!mirror.report(&of, vec![Report::At(5)].into()).unwrap(), "nothing is there yet");
+        let ended = |revision: u64| Report::ListEnded { cluster_uid: "u-east".into(), revision, definition: 3 };
+        let object = |name: u8, label: &str, revision: u64| {
+            let (key, uid, document) = (format!("a/l-{name}"), format!("u-{name}"), stored_document(name, label, revision));
+            Report::Object(ReportedObject { key, uid, revision, document })
+        };
+        let listed = |has: &BTreeMap<u8, (String, u64)>| {
+            let objects = has.iter().map(|(name, (label, revision))| object(*name, label, *revision));
+            std::iter::once(Report::ListBegan).chain(objects).collect::<Vec<_>>()
+        };
+        prop_assert!(mirror.report(&of, vec![Report::ListBegan, ended(10)].into()).unwrap());
+        for (batch, is_restarted) in batches.into_iter().zip(restarted) {
+            let (mut reports, mut is_whole) = (Vec::new(), true);
+            for said in batch {
+                revision += 1;
+                match said {
+                    Said::Put(name, label) => {
+                        reports.push(object(name, &label, revision));
+                        has.insert(name, (label, revision));
+                    }
+                    Said::Gone(name) => {
+                        has.remove(&name);
+                        reports.push(Report::Gone { key: format!("a/l-{name}"), revision });
+                    }
+                    Said::Listed { whole } => {
+                        reports.extend(listed(&has));
+                        is_whole = whole;
+                        reports.extend(whole.then(|| ended(revision)));
+                    }
+                }
+            }
+            prop_assert!(mirror.report(&of, reports.into()).unwrap());
+            if is_restarted {
+                drop(mirror);
+                mirror = open();
+            }
+            let kept = mirror.position(&of).unwrap();
+            if !is_whole {
+                prop_assert!(!kept.is_followed, "a list that was not ended is begun anew");
+                let mut again = listed(&has);
+                again.push(ended(revision));
+                prop_assert!(mirror.report(&of, again.into()).unwrap());
+            } else if kept.position.revision > 10 {
+                prop_assert_eq!(kept.position.revision, revision);
+            }
+            let documents = |label: Option<&str>| {
+                let each = has.iter().filter(|(_, (is, _))| label.is_none_or(|label| label == is));
+                let each = each.map(|(name, (label, revision))| (format!("a/l-{name}"), stored_document(*name, label, *revision)));
+                Some(each.collect::<BTreeMap<_, _>>())
+            };
+            prop_assert_eq!(stored_rows(&mirror, None), documents(None));
+            for (label, _) in has.values() {
+                prop_assert_eq!(stored_rows(&mirror, Some(label)), documents(Some(label)));
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_of_before_are_listed_anew_where_a_kind_is_stored_or_is_not_any_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut world = World::new("events", "Event");
+    world.event("one", Some("x"));
+    world.write(&opened(&directory)).unwrap();
+    let stored = config("mirror: {stored: [events]}\n");
+    let mirror = Mirror::open(directory.path(), &stored, None);
+    assert_eq!(mirror.position(&world.of), None, "its rows have nothing beside them by which they are found");
+    let document = r#"{"metadata":{"name":"two","namespace":"a"}}"#.to_owned();
+    let object = ReportedObject { key: "a/two".into(), uid: "u-two".into(), revision: 20, document };
+    let ended = Report::ListEnded { cluster_uid: "u-east".into(), revision: 20, definition: 0 };
+    assert!(mirror.report(&world.of, vec![Report::ListBegan, Report::Object(object), ended].into()).unwrap());
+    assert_eq!(mirror.position(&world.of).unwrap().position.revision, 20);
+    drop(mirror);
+    assert_eq!(kept(&opened(&directory), &world.of).unwrap().1.len(), 1, "they are what a store begins with");
+    assert_eq!(Mirror::open(directory.path(), &stored, None).position(&world.of), None);
+}
+
+#[test]
+fn what_cannot_be_stored_says_why() {
+    let directory = tempfile::tempdir().unwrap();
+    let why = |settings: &str, gvr: &Gvr| {
+        let mirror = Mirror::open(directory.path(), &config(&format!("mirror: {{{settings}}}\n")), None);
+        mirror.cannot_store(gvr).map(|why| why.to_string())
+    };
+    let widgets = Gvr::new("example.com", "v1", "widgets");
+    assert_eq!(why("stored: [widgets.example.com]", &widgets), None);
+    assert_eq!(
+        why("stored: [widgets.example.com], exclude: [\"*.example.com\"]", &widgets).unwrap(),
+        "mirror.exclude in clusters.yaml names widgets.example.com"
+    );
+    assert_eq!(
+        why("stored: [widgets.example.com], enabled: false", &widgets).unwrap(),
+        "mirror.enabled in clusters.yaml is false"
+    );
+    fs::write(directory.path().join(FILE), "").unwrap();
+    meddle(&directory, "PRAGMA user_version = 99");
+    assert_eq!(why("stored: [widgets.example.com]", &widgets).unwrap(), "there is no mirror");
 }

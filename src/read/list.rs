@@ -130,7 +130,7 @@ fn expired(store: &FleetStore, token: &ContinueToken, filter: &Filter) -> ReadEr
 }
 
 /// `{"kind":"PodList",...,"items":`
-fn write_head(
+pub(super) fn write_head(
     spec: &KindSpec,
     form: &Form,
     revision: Revision,

@@ -12,6 +12,7 @@ mod list;
 mod live;
 mod messages;
 mod search;
+mod stored;
 mod turns;
 mod walk;
 mod watch;
@@ -57,7 +58,7 @@ use kubefold_wire::{
 pub use {
     fresh::Freshness,
     live::fields as fields_in_member,
-    search::{Collected, DeletedKind, Searched, Source},
+    search::{Collected, KindInTables, Searched, Source, ToldKind},
     websocket::over_websocket,
 };
 

@@ -47,6 +47,28 @@ pub enum StoresError {
         /// Bytes that may be held.
         max: u64,
     },
+    /// The kind is in the mirror's tables alone, and what is asked needs its objects in memory.
+    #[error(
+        "the {} are in the mirror's tables alone (mirror.stored in clusters.yaml), and are only listed, searched and got by name there; \
+         the member views do the rest (--context fleet-<member>)",
+        gvr.qualified()
+    )]
+    InTables {
+        /// The resource.
+        gvr: Gvr,
+    },
+    /// The kind is in the mirror's tables alone, and they cannot be used.
+    #[error(
+        "the {} are in the mirror's tables alone (mirror.stored in clusters.yaml), and these cannot be used now: {why}. \
+         The member views work (--context fleet-<member>)",
+        gvr.qualified()
+    )]
+    Tables {
+        /// The resource.
+        gvr: Gvr,
+        /// Why.
+        why: String,
+    },
     /// The strict view refuses what another view warns of.
     #[error(
         "not every member is current, and /views/strict answers only when all are: {}. Wait, or read the last known state \
@@ -62,20 +84,24 @@ pub enum StoresError {
 impl ApiError for StoresError {
     fn blame(&self) -> Blame {
         match self {
-            Self::NotServed => Blame::Downstream,
+            Self::NotServed | Self::InTables { .. } => Blame::Downstream,
             // Several members: none of them alone.
-            Self::ExistenceUnknown { .. } | Self::Unread { .. } | Self::Full { .. } | Self::NotCurrent(_) => {
-                Blame::Kubefold
-            }
+            Self::ExistenceUnknown { .. }
+            | Self::Unread { .. }
+            | Self::Full { .. }
+            | Self::Tables { .. }
+            | Self::NotCurrent(_) => Blame::Kubefold,
         }
     }
 
     fn retry(&self) -> Retry {
         match self {
-            Self::NotServed => Retry::Never,
-            Self::ExistenceUnknown { .. } | Self::Unread { .. } | Self::Full { .. } | Self::NotCurrent(_) => {
-                Retry::Always
-            }
+            Self::NotServed | Self::InTables { .. } => Retry::Never,
+            Self::ExistenceUnknown { .. }
+            | Self::Unread { .. }
+            | Self::Full { .. }
+            | Self::Tables { .. }
+            | Self::NotCurrent(_) => Retry::Always,
         }
     }
 }
@@ -85,9 +111,11 @@ impl From<StoresError> for Status {
         let message = error.to_string();
         match error {
             StoresError::NotServed => Self::no_such_path(),
+            StoresError::InTables { .. } => Self::method_not_allowed(message),
             StoresError::ExistenceUnknown { .. }
             | StoresError::Unread { .. }
             | StoresError::Full { .. }
+            | StoresError::Tables { .. }
             | StoresError::NotCurrent(_) => Self::unavailable(message),
         }
     }

@@ -10,7 +10,7 @@ use crate::{
     catalog::{Catalog, MergedResource, Scope},
     config::MemberName,
     discovery::{Discovery, is_discovery_path, is_openapi_path},
-    read::{Collected, DeletedKind, Searched, Source},
+    read::{Collected, KindInTables, Searched, Source},
     respond::{RouteError, SearchRefused},
     route::{Router, allowed::action_of, is_admin, searchable::Shown},
     search::{
@@ -131,6 +131,9 @@ impl Router {
         let grants = Grants { asked: grant, ..Grants::default() };
         let asked = RequestContext { grants: &grants, ..asked };
         let audience = asked.audience().and(&Audience::of([only.clone()]));
+        if self.stores.is_stored(&target.gvr) {
+            return self.reader.stored_one(&target, &audience, &only, asked).await;
+        }
         let source = self.reader.source(&target, &audience, Some(&only), asked).await?;
         self.reader.search_one(&target, &source, &only, asked).await
     }
@@ -182,8 +185,11 @@ impl Router {
             let of = Deleted { kinds: vec![deleted], namespace: target.namespace, only, collection: None };
             return self.search_deleted(who, asked, query, of, grant.warnings()).await;
         }
-        let source = self.reader.source(&target, grant.audience(), only.as_ref(), asked).await?;
         let mut warnings = grant.warnings();
+        let allowed = [Allowed { target, grant }];
+        let SearchedKinds { sources, stored } =
+            self.searched_kinds(&allowed, only.as_ref(), asked, &mut warnings).await?;
+        let [Allowed { target, grant }] = allowed;
         let owners = match &query.owner {
             Some(owner) => {
                 let within = Within { namespace: &target.namespace, only: only.as_ref() };
@@ -192,11 +198,41 @@ impl Router {
             None => Vec::new(),
         };
         let renewals = grant.renewal().cloned().into_iter().collect();
-        let sources = vec![source];
         let deleted = Vec::new();
-        let searched =
-            Searched { sources, deleted, owners, query, is_of_fleet, collection: None, renewals, warnings, asked };
+        let searched = Searched {
+            sources,
+            deleted,
+            stored,
+            owners,
+            query,
+            is_of_fleet,
+            collection: None,
+            renewals,
+            warnings,
+            asked,
+        };
         self.reader.search(searched, watch).await
+    }
+
+    /// Kinds to be searched, wherever their objects are.
+    async fn searched_kinds(
+        &self,
+        allowed: &[Allowed],
+        only: Option<&MemberName>,
+        asked: RequestContext<'_>,
+        warnings: &mut Vec<String>,
+    ) -> Result<SearchedKinds, Status> {
+        let mut kinds = SearchedKinds::default();
+        for Allowed { target, grant } in allowed {
+            if self.stores.is_stored(&target.gvr) {
+                let told = self.reader.stored_kind(target, grant.audience(), only, asked).await?;
+                warnings.extend(told.warnings);
+                kinds.stored.push(told.kind);
+            } else {
+                kinds.sources.push(self.reader.source(target, grant.audience(), only, asked).await?);
+            }
+        }
+        Ok(kinds)
     }
 
     /// Answers a search among what was deleted.
@@ -216,8 +252,9 @@ impl Router {
             }
             None => Vec::new(),
         };
-        let (sources, renewals, is_of_fleet) = (Vec::new(), Vec::new(), false);
-        let searched = Searched { sources, deleted, owners, query, is_of_fleet, collection, renewals, warnings, asked };
+        let (sources, stored, renewals, is_of_fleet) = (Vec::new(), Vec::new(), Vec::new(), false);
+        let searched =
+            Searched { sources, deleted, stored, owners, query, is_of_fleet, collection, renewals, warnings, asked };
         self.reader.search_deleted(searched).await
     }
 
@@ -253,6 +290,13 @@ impl Router {
             if grant.check(Mode::Lenient).is_err() {
                 warnings.push(format!(
                     "owners among {} are not looked for: they may not be listed",
+                    target.gvr.qualified()
+                ));
+                continue;
+            }
+            if self.stores.is_stored(&target.gvr) {
+                warnings.push(format!(
+                    "owners among {} are not looked for: they are in the mirror's tables alone",
                     target.gvr.qualified()
                 ));
                 continue;
@@ -321,20 +365,20 @@ impl Router {
             let of = Deleted { kinds, namespace, only, collection };
             return self.search_deleted(who, asked, query, of, warnings).await;
         }
-        let mut sources = Vec::with_capacity(allowed.len());
-        for Allowed { target, grant } in &allowed {
-            sources.push(self.reader.source(target, grant.audience(), only.as_ref(), asked).await?);
-        }
+        let SearchedKinds { sources, stored } =
+            self.searched_kinds(&allowed, only.as_ref(), asked, &mut warnings).await?;
         let mut owners = Vec::new();
         if let Some(owner) = &query.owner {
             let within = Within { namespace: &namespace, only: only.as_ref() };
             owners = self.owners(owner, who, asked, within, &mut warnings).await?;
         }
         let renewals: Vec<Renewal> = allowed.iter().filter_map(|allowed| allowed.grant.renewal().cloned()).collect();
-        let types = types_of(sources.iter().map(|source| source.ready.store().spec()));
+        let in_memory = sources.iter().map(|source| source.ready.store().spec());
+        let types = types_of(in_memory.chain(stored.iter().map(|stored| &*stored.spec)));
         let collection = Some(Collected { name, types });
         let (deleted, is_of_fleet) = (Vec::new(), false);
-        let searched = Searched { sources, deleted, owners, query, is_of_fleet, collection, renewals, warnings, asked };
+        let searched =
+            Searched { sources, deleted, stored, owners, query, is_of_fleet, collection, renewals, warnings, asked };
         self.reader.search(searched, watch).await
     }
 
@@ -411,8 +455,7 @@ impl Router {
     /// What can be searched in all members, or in one.
     fn searched_catalog(&self, only: Option<&MemberName>) -> Arc<Catalog> {
         if let Some(only) = only {
-            let one = (only.clone(), self.stores.member_catalog(only));
-            return Arc::new(Catalog::merge(&[one]).for_search());
+            return Arc::new(self.stores.catalog_of(only).for_search());
         }
         let of = self.stores.catalog();
         if let Some(kept) = self.searched.catalog.load_full().filter(|kept| Arc::ptr_eq(&kept.of, &of)) {
@@ -454,6 +497,15 @@ impl Router {
     }
 }
 
+/// Kinds that are searched.
+#[derive(Default)]
+struct SearchedKinds {
+    /// In memory.
+    sources: Vec<Source>,
+    /// In the mirror's tables.
+    stored: Vec<KindInTables>,
+}
+
 /// In which namespace, empty for all, and in which member, absent for all.
 #[derive(Clone, Copy)]
 struct Within<'a> {
@@ -478,7 +530,7 @@ fn in_namespace(kind: &MergedResource, namespace: &str) -> Target {
 
 /// Where it is looked for what was deleted.
 struct Deleted {
-    kinds: Vec<DeletedKind>,
+    kinds: Vec<KindInTables>,
     namespace: String,
     only: Option<MemberName>,
     collection: Option<Collected>,

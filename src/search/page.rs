@@ -169,6 +169,11 @@ impl<'o, T> Top<'o, T> {
         self.seen += rows;
     }
 
+    /// How many rows it was shown, or was told of.
+    pub fn seen(&self) -> u64 {
+        self.seen
+    }
+
     /// The page that it kept the rows for, the first of which are left out.
     pub fn into_page(self, page: &Page) -> Paged<T> {
         let (order, seen) = (self.order, self.seen);

@@ -26,6 +26,7 @@ use crate::{
         naming::key,
         notices::Notices,
         part::Part,
+        passing::Passing,
         places::Places,
         published::{MemberView, Published, Settled},
         references::{References, ReferredKinds},
@@ -82,6 +83,8 @@ pub struct FleetStore {
     pub(super) unfit: AtomicU64,
     /// Hears of identities that changed, so that other stores are rewritten.
     on_identities: OnIdentities,
+    /// What is on its way to the tables, where those have the objects.
+    pub(super) passing: Option<Passing>,
 }
 
 impl std::fmt::Debug for FleetStore {
@@ -117,6 +120,7 @@ impl FleetStore {
             expired: AtomicU64::new(0),
             unfit: AtomicU64::new(0),
             on_identities: Box::new(on_identities),
+            passing: None,
         }
     }
 
@@ -222,12 +226,18 @@ impl FleetStore {
 
     /// Begins a full list of a member.
     pub fn begin_list(&self, member: &MemberName) {
+        if self.passes() {
+            self.report_list(member);
+        }
         self.write(|inner| inner.begin_list(member));
     }
 
     /// Takes a slice of a full list in, at most [`SLICE_ITEMS_MAX`] items that [`split`](kubefold_wire::list::split) gave.
     /// A bad object is left out and told of.
     pub fn list_slice(&self, member: &MemberName, items: &[&str]) -> Vec<BadObject> {
+        if self.passes() {
+            return self.report_slice(member, items);
+        }
         let Some(preparing) = self.preparing(member) else { return Vec::new() };
         let mut references = References::new(&self.kinds, member);
         let (mut bad, mut prepared, mut bytes) = (Vec::new(), Vec::with_capacity(items.len()), 0);
@@ -268,6 +278,9 @@ impl FleetStore {
     ///
     /// Errors: a document that is no object.
     pub fn watch_event(&self, member: &MemberName, event: &Event<'_>) -> Result<(), BadObject> {
+        if self.passes() {
+            return self.report_event(member, event);
+        }
         match event.event_type {
             EventType::Added | EventType::Modified => {
                 self.ingest(member, event.object, Source::Watch, |_| true).map(|_| ())
@@ -283,6 +296,9 @@ impl FleetStore {
 
     /// Notes the revision of a member's bookmark.
     pub fn bookmark(&self, member: &MemberName, revision: u64) {
+        if self.passes() {
+            self.report_at(member, revision);
+        }
         self.lock().bookmark(member, revision);
     }
 
@@ -296,6 +312,9 @@ impl FleetStore {
         document: &str,
     ) -> Result<Option<Ingested>, BadObject> {
         validate(document)?;
+        if self.passes() {
+            return Ok(None);
+        }
         let is_of_that_life = |inner: &Sequencer| {
             inner.member(member).is_some_and(|state| state.incarnation == incarnation && !state.left)
         };

@@ -77,6 +77,7 @@ impl FleetStore {
     pub fn forget(&self, member: &MemberName) {
         let rest = self.leave(member);
         self.remove_slice(&rest);
+        self.drop_reports(member);
         self.change(|inner| inner.forget(member));
     }
 

@@ -27,6 +27,9 @@ impl FleetStore {
     /// Remembers from here on what changes of a member's objects, which are in the store completely. With `is_whole` all of them
     /// count as changed. It ends with the next full list, or another life of the member.
     pub fn track(&self, member: &MemberName, definition: u64, is_whole: bool) {
+        if self.passes() {
+            return self.report_listed(member, definition);
+        }
         let mut inner = self.lock();
         if let Some(state) = inner.member_mut(member) {
             state.tracking = Some(Tracking { definition, is_whole, changed: HashMap::new() });

@@ -99,7 +99,7 @@ impl FleetStore {
     /// Says whether a bulk change may go on: no watcher that still moves is so far behind that it might fall out of the log,
     /// or such watchers have been waited for long enough.
     pub fn has_room(&self) -> bool {
-        self.places.have_room(self.log.offset(), self.log.room())
+        self.has_passing_room() && self.places.have_room(self.log.offset(), self.log.room())
     }
 
     /// How long ago the oldest event was that the log holds. `None`: it holds none.

@@ -12,6 +12,7 @@ use crate::{
     store::{Changes, FleetStore},
     stores::Stores,
 };
+use kubefold_wire::resource::Gvr;
 
 /// How often it is looked what has changed.
 const PACE: Duration = Duration::from_millis(500);
@@ -35,6 +36,7 @@ struct Noted {
 impl Stores {
     /// Keeps what the stores have in the mirror, and begins with what it has; call it before anything is read.
     pub fn mirror_in(self: &Arc<Self>, mirror: Arc<Mirror>) {
+        self.catalog.set_stored(mirror.stored_kinds());
         for kept in mirror.catalogs() {
             let member = self.registry.get(kept.member.as_str()).filter(|member| !member.config().absent);
             let is_it = |member: Arc<Member>| member.last_cluster_uid().as_ref() == Some(&kept.cluster_uid);
@@ -47,9 +49,10 @@ impl Stores {
         let is_first = self.mirror.set(Arc::clone(&mirror)).is_ok();
         if is_first && mirror.is_on() {
             // What is deleted of them is to be known without a gap, whoever reads them.
-            for gvr in mirror.kinds().iter().filter(|gvr| mirror.keeps_deleted(gvr)) {
-                if let Err(error) = self.running(gvr) {
-                    tracing::info!(kind = %gvr.qualified(), %error, "what is deleted is not followed yet");
+            let is_followed = |gvr: &&Gvr| mirror.keeps_deleted(gvr) || mirror.stores(gvr);
+            for gvr in mirror.kinds().iter().filter(is_followed) {
+                if let Err(error) = self.start_any(gvr) {
+                    tracing::info!(kind = %gvr.qualified(), %error, "the kind is not followed yet");
                 }
             }
             self.tasks.spawn(Arc::clone(self).write_behind(mirror));
@@ -80,7 +83,7 @@ impl Stores {
         self.write_catalogs(mirror, before)?;
         for running in self.all_running() {
             let (store, gvr) = (&running.store, &running.store.spec().gvr);
-            if !mirror.keeps(gvr) {
+            if !mirror.keeps(gvr) || store.passes() {
                 continue;
             }
             let feeds: Vec<(MemberName, Arc<ReflectorState>)> =
@@ -95,7 +98,9 @@ impl Stores {
                 write_feed(mirror, store, feed, is_followed, before)?;
             }
         }
-        mirror.is_level();
+        if self.unwritable.borrow().is_none() {
+            mirror.is_level();
+        }
         Ok(())
     }
 

@@ -22,6 +22,7 @@ mod progress;
 mod proof;
 mod readiness;
 mod ready;
+mod stored;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -36,14 +37,14 @@ use std::{
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
-use tokio::{task::JoinHandle, time::Instant};
+use tokio::{sync::watch, task::JoinHandle, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     catalog::{self, Catalog, FleetCatalogue, Group, MemberCatalog, MergedResource},
     config::{Config, MemberName},
     member::{Member, reflector::ReflectorState, registry::Registry},
-    mirror::Mirror,
+    mirror::{Mirror, MirrorError},
     placement::{moved::Moved, policy::Rules},
     respond::StoresError,
     search::Collection,
@@ -102,6 +103,8 @@ pub struct Stores {
     lock_holds: Arc<LockHolds>,
     /// Where members' objects are kept for a restart, if they are.
     mirror: OnceLock<Arc<Mirror>>,
+    /// Why the mirror's tables cannot be written, while they cannot.
+    unwritable: watch::Sender<Option<MirrorError>>,
     /// Bytes of objects; whoever would begin a further store above it is refused.
     bytes_max: AtomicU64,
     tasks: TaskTracker,
@@ -184,6 +187,7 @@ impl Stores {
             late: Late::default(),
             lock_holds: Arc::default(),
             mirror: OnceLock::new(),
+            unwritable: watch::Sender::new(None),
             bytes_max: AtomicU64::new(u64::MAX),
             tasks,
             cancel,
@@ -224,6 +228,11 @@ impl Stores {
     /// What one member serves, as last known. `None` while that is unknown.
     pub fn member_catalog(&self, name: &MemberName) -> Option<Arc<MemberCatalog>> {
         self.catalog.member(name)
+    }
+
+    /// The catalog of one member, as a fleet of it alone.
+    pub fn catalog_of(&self, name: &MemberName) -> Catalog {
+        self.catalog.of_one(name)
     }
 
     /// The members.
@@ -380,8 +389,16 @@ impl Stores {
         self.start(gvr)
     }
 
-    /// The running store of a kind, started where it is not.
+    /// The running store of a kind that has its objects, started where it is not.
     fn start(&self, gvr: &Gvr) -> Result<Arc<Running>, StoresError> {
+        match self.start_any(gvr)? {
+            running if running.store.passes() => Err(StoresError::InTables { gvr: gvr.clone() }),
+            running => Ok(running),
+        }
+    }
+
+    /// The same, whether it has its objects or the mirror's tables have them.
+    fn start_any(&self, gvr: &Gvr) -> Result<Arc<Running>, StoresError> {
         let mut all = self.running.lock();
         if let Some(running) = all.get(gvr).filter(|running| !running.store.is_ended()) {
             *running.used.lock() = Instant::now();
@@ -405,6 +422,9 @@ impl Stores {
         let running = self.make(resource, false);
         all.insert(gvr.clone(), Arc::clone(&running));
         self.feed(&running);
+        if let Some(mirror) = self.mirror.get().filter(|_| running.store.passes()) {
+            self.tasks.spawn(Arc::clone(&running).write_reports(self.this.clone(), Arc::clone(mirror)));
+        }
         Ok(running)
     }
 
@@ -432,8 +452,11 @@ impl Stores {
             }
         };
         let (spec, shared) = (Arc::new(spec), Shared::clone(&self.shared.load()));
-        let store =
-            if of_parts { FleetStore::of_parts(spec, shared, tell) } else { FleetStore::new(spec, shared, tell) };
+        let store = match of_parts {
+            true => FleetStore::of_parts(spec, shared, tell),
+            false if self.is_stored(&resource.gvr) => FleetStore::passing(spec, shared, tell),
+            false => FleetStore::new(spec, shared, tell),
+        };
         let store = Arc::new(store.timed(Arc::clone(&self.lock_holds)));
         let withheld = self.withheld.lock();
         for ((of, key), (uid, members)) in &*self.behind.lock() {
@@ -494,7 +517,10 @@ impl Stores {
         // What is deleted while nobody follows a kind may be missed.
         let is_kept = |running: &Running| self.mirror().is_some_and(|to| to.keeps_deleted(&running.store.spec().gvr));
         let is_idle = |running: &Running| {
-            running.store.watchers() == 0 && running.used.lock().elapsed() > IDLE_MAX && !is_kept(running)
+            !running.store.passes()
+                && running.store.watchers() == 0
+                && running.used.lock().elapsed() > IDLE_MAX
+                && !is_kept(running)
         };
         let idle: Vec<Arc<Running>> =
             self.running.lock().values().filter(|running| is_idle(running)).cloned().collect();

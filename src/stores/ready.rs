@@ -81,13 +81,23 @@ impl Stores {
     ///
     /// Errors: as [`Self::ready`].
     pub async fn ready_for(&self, gvr: &Gvr, reading: Reading<'_>) -> Result<Ready, StoresError> {
+        self.ready_by(gvr, reading, Self::start).await
+    }
+
+    /// The same of a store that `start` gives.
+    pub(super) async fn ready_by(
+        &self,
+        gvr: &Gvr,
+        reading: Reading<'_>,
+        start: impl FnOnce(&Self, &Gvr) -> Result<Arc<Running>, StoresError>,
+    ) -> Result<Ready, StoresError> {
         let Reading { only, mode, wait_max, .. } = reading;
         let is_lenient = mode == Mode::Lenient && only.is_none();
         let came = Instant::now();
         let limit = came + wait_max.min(if is_lenient { LENIENT_WAIT_MAX } else { FILLING_WAIT_MAX });
         let deadline = limit.min(came + UNKNOWN_WAIT_MAX);
         self.settled(gvr, only, deadline, is_lenient).await;
-        let running = self.start(gvr).map_err(|error| match error {
+        let running = start(self, gvr).map_err(|error| match error {
             StoresError::ExistenceUnknown { .. } if is_lenient => StoresError::NotServed,
             error => error,
         })?;

@@ -66,6 +66,7 @@ mod shadow_informer;
 mod shared_objects;
 mod sso;
 mod state;
+mod stored;
 mod streams;
 mod table;
 mod verbs;

@@ -33,6 +33,10 @@ pub(super) enum SessionError {
     Torn,
     #[error("its history up to {0} is gone: it is listed again")]
     Expired(u64),
+    #[error("its objects are not in the mirror any more: it is listed again")]
+    Lost,
+    #[error("what it told cannot be written to the mirror")]
+    Unwritten,
     #[error("{0}")]
     Down(Arc<str>),
 }
@@ -49,6 +53,7 @@ impl SessionError {
         match self {
             Self::Upstream(_) | Self::Status { .. } | Self::Content { .. } | Self::Torn | Self::Down(_) => None,
             Self::Expired(_) => Some(ListReason::Expired),
+            Self::Lost | Self::Unwritten => Some(ListReason::First),
             Self::OldList { .. } => Some(ListReason::RevisionsBackwards),
             Self::List(_) | Self::Watch(_) | Self::Object(_) | Self::Revision(_) => Some(ListReason::Unreadable),
         }
@@ -58,7 +63,7 @@ impl SessionError {
         match self {
             Self::Upstream(error) => Cause::of_failure(&error.failure).unwrap_or(Cause::Unexpected),
             Self::Status { code, .. } => Cause::of_status(*code).unwrap_or(Cause::Unexpected),
-            Self::Content { .. } => Cause::Unexpected,
+            Self::Content { .. } | Self::Lost | Self::Unwritten => Cause::Unexpected,
             Self::List(_) | Self::Revision(_) => Cause::Undecodable,
             Self::Watch(kubefold_wire::watch::WatchError::TooLarge) => Cause::TooLarge,
             Self::Watch(_) => Cause::Undecodable,

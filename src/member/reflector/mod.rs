@@ -52,6 +52,8 @@ const INITIALIZING_MAX: u32 = 10;
 const SESSION_MIN: Duration = Duration::from_secs(5);
 /// A member ends our watches after this, each a little later than the one before, so that they do not all end at once.
 const WATCH_SECONDS: u64 = 300;
+/// How long a page of a list waits for the mirror's tables.
+const UNWRITTEN_MAX: Duration = Duration::from_secs(10);
 /// A kube-apiserver begins a watch with all that it has to tell. When nothing has come for so long, that was all.
 const QUIET: Duration = Duration::from_millis(250);
 
@@ -255,6 +257,10 @@ impl Reflector {
         let mut page_items = PAGE_ITEMS;
         self.state.begin_list();
         loop {
+            // Before the page has room that others wait for, too.
+            if self.store.passes() {
+                self.room().await;
+            }
             // The room of the page is given back with its bytes, when all of it is in the store.
             let (_room, body) = self.page(&token, &mut page_items).await?;
             let (meta, items) = split(&body)?;
@@ -272,7 +278,7 @@ impl Reflector {
                 self.store.begin_list(name);
             }
             for slice in items.chunks(SLICE_ITEMS_MAX) {
-                self.room().await;
+                self.room_in_page().await?;
                 let bad = self.member.admission().slice(|| self.store.list_slice(name, slice)).await;
                 if let Some(bad) = bad.into_iter().next() {
                     // Left out it would read as deleted: the list as a whole does not count.
@@ -310,6 +316,15 @@ impl Reflector {
         }
     }
 
+    /// The same while a page waits. It does not wait for long where the tables cannot be written, since it has room that all kinds share.
+    async fn room_in_page(&self) -> Result<(), SessionError> {
+        if !self.store.passes() {
+            self.room().await;
+            return Ok(());
+        }
+        timeout(UNWRITTEN_MAX, self.room()).await.map_err(|_| SessionError::Unwritten)
+    }
+
     async fn watch(&self, from: u64, machine: &mut Machine) -> Result<(), SessionError> {
         let name = self.member.name();
         let seconds = WATCH_SECONDS + from % WATCH_SECONDS;
@@ -330,6 +345,7 @@ impl Reflector {
         loop {
             let frame = tokio::select! {
                 frame = body.frame() => frame,
+                () = self.store.is_lost(name), if self.store.passes() => return Err(SessionError::Lost),
                 () = sleep_until(quiet), if self.state.is_restored() => {
                     self.resumed();
                     continue;
@@ -343,6 +359,9 @@ impl Reflector {
             let Ok(chunk) = frame?.into_data() else { continue };
             lines.push(&chunk)?;
             while let Some(line) = lines.next_line() {
+                if self.store.passes() {
+                    self.room().await;
+                }
                 self.take(&Event::parse(&line)?)?;
                 machine.apply(Input::Progress(self.store.position(name)));
             }

@@ -33,13 +33,18 @@ impl Reflector {
         let (name, gvr) = (self.member.name(), &self.store.spec().gvr);
         let feed = MirroredKind { gvr: gvr.clone(), member: name.clone() };
         let asked = feed.clone();
-        let KeptPosition { position, age, is_followed } =
-            blocking(mirror, move |mirror| mirror.position(&asked)).await??;
+        let kept = blocking(mirror, move |mirror| mirror.position(&asked)).await??;
+        let position = &kept.position;
         // Another address, or another cluster by the word of an earlier process.
         if self.member.last_cluster_uid().as_ref() != Some(&position.cluster_uid) {
             return None;
         }
         self.store.join(name, &position.cluster_uid);
+        if self.store.passes() {
+            // The objects stay where they are.
+            self.store.stand_at(name, position.revision);
+            return Some(self.begins_at(&kept));
+        }
         self.store.begin_list(name);
         // Before the first object: what is written meanwhile is news to the mirror.
         self.store.track(name, position.definition, false);
@@ -50,12 +55,19 @@ impl Reflector {
         }
         let doomed = self.store.end_list(name, position.revision);
         self.remove(&doomed).await;
+        Some(self.begins_at(&kept))
+    }
+
+    /// Notes that what there is of the member is what an earlier process was told.
+    fn begins_at(&self, kept: &KeptPosition) -> Restored {
+        let KeptPosition { position, age, is_followed } = kept;
         self.state.definition.store(position.definition, Ordering::Relaxed);
         self.state.restore(age.unwrap_or_default());
         self.store.wake();
-        let is_recent = is_followed && age.is_some_and(|age| age <= RESUME_MAX);
-        tracing::info!(member = %name, kind = %self.store.spec().label(), ?age, is_recent, "restored from the mirror");
-        Some(if is_recent { Restored::At(position.revision) } else { Restored::Old })
+        let is_recent = *is_followed && age.is_some_and(|age| age <= RESUME_MAX);
+        let (member, kind) = (self.member.name(), self.store.spec().label());
+        tracing::info!(%member, %kind, ?age, is_recent, "restored from the mirror");
+        if is_recent { Restored::At(position.revision) } else { Restored::Old }
     }
 
     async fn take_kept(&self, mirror: &Arc<Mirror>, feed: &MirroredKind) -> Result<(), MirrorError> {

@@ -65,7 +65,10 @@ fn filled(file: &File, objects: &[Object]) {
     let fill = move |sql: Sql<'_>| {
         sql.execute("DELETE FROM feeds", &[])?;
         for (id, member) in [(1_i64, "east"), (2, "west")] {
-            sql.execute("INSERT INTO feeds VALUES (?1, '', 'v1', 'pods', ?2, 'u', 7, 0, 0, 1)", params![id, member])?;
+            sql.execute(
+                "INSERT INTO feeds VALUES (?1, '', 'v1', 'pods', ?2, 'u', 7, 0, 0, 1, 0, 0)",
+                params![id, member],
+            )?;
         }
         for (at, object) in (1_i64..).zip(&objects) {
             let feed = if object.member == "east" { 1_i64 } else { 2 };
@@ -111,7 +114,7 @@ fn in_memory(objects: &[Object], query: &Query, of: &Selection<'_>) -> Seen {
 }
 
 fn in_sql(found: FoundPage, objects: &[Object], query: &Query) -> Seen {
-    let FoundPage { objects: found, goes_on, remaining } = found;
+    let FoundPage { objects: found, goes_on, remaining, .. } = found;
     assert!(!query.page.with_remaining || query.page.size() == Some(0) || goes_on == (remaining > 0));
     let given = query.page.after.as_ref().map_or(0, Position::given) + found.len();
     let last = found.last().filter(|_| goes_on && query.page.may_go_on(found.len()));
@@ -392,6 +395,15 @@ fn postgresql_gives_the_same_rows_in_the_same_order_and_pages() {
         asked.agrees(|query, of| file.search(query, of).unwrap())
     });
     all.unwrap_or_else(|error| panic!("{error}"));
+    let [namespace, name, place, label] = living_plans(&file);
+    for (plan, index) in
+        [(&namespace, "objects_living"), (&name, "objects_named"), (&place, "objects_living"), (&label, "labels_value")]
+    {
+        assert!(
+            plan.contains(&format!("using {index}").to_lowercase()) || plan.contains(&format!("on {index}")),
+            "{plan}"
+        );
+    }
     // PostgreSQL has no text with a NUL: an object that has one is found all the same.
     let json = r#"{"metadata":{"name":"nul","namespace":"a"},"spec":{"key":"x\u0000y"}}"#.to_owned();
     let nul = Object { member: "east", namespace: "a", name: "nul".into(), uid: "nul".into(), revision: 8, json };
@@ -402,12 +414,61 @@ fn postgresql_gives_the_same_rows_in_the_same_order_and_pages() {
     assert_eq!(file.search(&query, &of).unwrap().objects.len(), 1);
 }
 
-/// How SQLite goes about a statement.
+/// How the database goes about a statement.
 fn plan(file: &File, query: &Query, of: &Selection<'_>) -> String {
-    let mut statement = query.page_statement(of, Dialect::Sqlite);
-    statement.text = format!("EXPLAIN QUERY PLAN {}", statement.text);
-    let steps = file.database.read(|sql| rows(sql, &statement, |row| row.get::<String>(3)));
+    let steps = file.database.read(|sql| {
+        let (dialect, at) = (dialect(sql), if sql.is_postgres() { 0 } else { 3 });
+        let mut statement = query.page_statement(of, dialect);
+        statement.text = match dialect {
+            Dialect::Sqlite => format!("EXPLAIN QUERY PLAN {}", statement.text),
+            Dialect::Postgres => format!("EXPLAIN (COSTS OFF) {}", statement.text),
+        };
+        rows(sql, &statement, |row| row.get::<String>(at))
+    });
     steps.unwrap().join("\n")
+}
+
+/// Many objects of two members, some of them with a label that few have.
+fn many() -> Vec<Object> {
+    let object = |at: usize| {
+        let (member, namespace) = (["east", "west"][at % 2], ["a", "b"][at / 2 % 2]);
+        let (name, uid) = (format!("pod-{at:05}"), format!("u-{at}"));
+        let app = if at.is_multiple_of(500) { "rare" } else { "web" };
+        let json = format!(r#"{{"kind":"Pod","metadata":{{"uid":"{uid}","labels":{{"app":"{app}"}}}}}}"#);
+        Object { member, namespace, name, uid, revision: 1, json }
+    };
+    (0..8000).map(object).collect()
+}
+
+/// That what exists is found by the indexes: `[by namespace, by name, by the place of a page, by a label]`.
+fn living_plans(file: &File) -> [String; 4] {
+    filled(file, &many());
+    file.write(|sql| sql.batch(if sql.is_postgres() { "ANALYZE objects; ANALYZE labels; ANALYZE feeds" } else { "" }))
+        .unwrap();
+    let gvr = gvr();
+    let of = Selection { gvr: &gvr, kind: "Pod", members: Some(&["east"]), namespace: "", owners: None };
+    let read = |query: &str| Parameters { query, now: HOUR[1] }.read().unwrap();
+    let mut behind = read("limit=10");
+    let key = ["b", "pod-00100", "east", "u-100"].map(|text| Ordered::Text(text.to_owned()));
+    behind.page.after = Some(Position::behind(&behind.order, key.into(), 0));
+    let in_namespace = Selection { namespace: "a", ..of };
+    [
+        plan(file, &read("limit=10"), &in_namespace),
+        plan(file, &read("names=pod-00002"), &of),
+        plan(file, &behind, &of),
+        plan(file, &read("labelSelector=app%3Drare"), &of),
+    ]
+}
+
+#[test]
+fn what_exists_is_found_by_indexes_in_sqlite() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = File::open(&directory.path().join("mirror.db"), None, true).unwrap();
+    let [namespace, name, place, label] = living_plans(&file);
+    assert!(namespace.contains("SEARCH o USING INDEX objects_living (feed=? AND namespace=?"), "{namespace}");
+    assert!(name.contains("SEARCH o USING INDEX objects_named (feed=? AND name=?)"), "{name}");
+    assert!(place.contains("SEARCH o USING INDEX objects_living (feed=? AND (namespace,name)>(?,?))"), "{place}");
+    assert!(label.contains("SEARCH l USING COVERING INDEX labels_value (key=? AND value=?)"), "{label}");
 }
 
 #[test]

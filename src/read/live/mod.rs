@@ -140,12 +140,12 @@ impl<'a> Live<'a> {
     }
 
     async fn get(&self, form: Result<Form, Status>) -> Result<Response<Body>, Status> {
-        let split = self.naming().split(&self.target.name);
-        let own = split.map_or(self.target.name.as_str(), |(own, _)| own);
+        let split = self.naming().split_of(&self.target.gvr, &self.target.name);
+        let own = split.as_ref().map_or(self.target.name.as_str(), |(own, _)| own);
         let path = format!("{}?pretty=0", self.collection().then(own));
-        let asks: Vec<(MemberName, String)> = match split {
+        let asks: Vec<(MemberName, String)> = match &split {
             Some((_, member)) if !self.resource.members.contains(member) => return Err(self.not_found(&[]).into()),
-            Some((_, member)) => vec![(member.clone(), path)],
+            Some((_, member)) => vec![((*member).clone(), path)],
             None => self.resource.members.iter().map(|member| (member.clone(), path.clone())).collect(),
         };
         let round = self.round(asks, false).await;

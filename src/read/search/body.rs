@@ -30,6 +30,8 @@ pub(super) struct Written {
     pub(super) is_of_fleet: bool,
     /// Its metadata alone.
     pub(super) only_metadata: bool,
+    /// The revision of the answer, which rows have that have none of their own.
+    pub(super) at: Revision,
 }
 
 impl Written {
@@ -52,7 +54,8 @@ impl Written {
         if self.is_of_fleet {
             return self.form.item(row.entry(), None, out);
         }
-        self.form.member_item(&self.document(row, row.revision()), member_of(row), out);
+        let revision = Some(row.revision()).filter(|revision| *revision > Revision(0)).unwrap_or(self.at);
+        self.form.member_item(&self.document(row, revision), member_of(row), out);
     }
 }
 

@@ -10,49 +10,38 @@ use super::{
     document::{Annotation, CLUSTER_ANNOTATION, DELETED_ANNOTATION, metadata_of, shadow},
     head,
     owners::{Kinds, Level},
+    tables::{FoundRow, KindInTables, rows_of_kinds},
 };
 use crate::{
     answer::form::Form,
     mirror::{FoundObject, Mirror, MirrorError},
     read::{Reader, answer::json_response, ask_again},
     respond::SearchRefused,
-    search::{Condition, Facts, Owner, OwnerBy, Page, Paged, Query, Top, sql::Selection},
-    store::{Audience, KindSpec, Revision},
+    search::{Condition, Owner, OwnerBy, Paged, Query, Top},
+    store::{Audience, Revision},
     stores::Target,
 };
 use kubefold_wire::{
     body::{Body, full},
-    resource::Gvr,
     status::Status,
     warning::Warnings,
 };
 
 /// Objects that one answer has at most, whatever it is asked for: they are in no memory before.
-const PAGE_MAX: usize = 500;
-
-/// A kind of which what was deleted is searched.
-#[derive(Clone, Debug)]
-pub struct DeletedKind {
-    /// What it is.
-    pub spec: Arc<KindSpec>,
-    /// The members whose objects of it the reader may see.
-    pub audience: Audience,
-    /// The one namespace that is searched; empty for all.
-    pub namespace: String,
-}
+pub(super) const PAGE_MAX: usize = 500;
 
 impl Reader {
     /// A kind of which what was deleted is to be searched. It is followed from now on, if it was not before.
     ///
     /// Errors: what is deleted of it is not kept; as a list.
-    pub fn deleted_kind(&self, target: &Target, audience: &Audience) -> Result<DeletedKind, Status> {
+    pub fn deleted_kind(&self, target: &Target, audience: &Audience) -> Result<KindInTables, Status> {
         let mirror = self.stores.mirror().ok_or(SearchRefused::Mirror(MirrorError::Off))?;
         if let Some(why) = mirror.forgets_deleted(&target.gvr) {
             return Err(SearchRefused::NotKept { resource: target.gvr.qualified(), why }.into());
         }
-        let running = self.stores.running(&target.gvr).map_err(|error| ask_again(error.into()))?;
+        let running = self.stores.followed(&target.gvr).map_err(|error| ask_again(error.into()))?;
         let (spec, namespace) = (running.store.spec_arc(), target.namespace.clone());
-        Ok(DeletedKind { spec, audience: audience.clone(), namespace })
+        Ok(KindInTables { spec, audience: audience.clone(), namespace })
     }
 
     /// Answers a search among what was deleted with a list.
@@ -81,7 +70,7 @@ impl Reader {
         let counted = Counted { next: next.as_deref(), remaining: found.remaining };
         let mut out = head(&searched, spec, &form, counted, revision);
         let is_empty = found.rows.is_empty();
-        for (at, object) in found.rows.iter().enumerate() {
+        for (at, FoundRow { object, .. }) in found.rows.iter().enumerate() {
             out.push(if at == 0 { b'[' } else { b',' });
             item(&form, object, searched.query.only_metadata, revision, &mut out);
         }
@@ -96,9 +85,9 @@ impl Reader {
         let naming = Arc::clone(&self.stores.shared().naming);
         let (query, living) = (&searched.query, &searched.owners);
         let of = Kinds { owner, query, kinds: living, naming: &naming };
-        let kinds: Vec<DeletedKind> = living
+        let kinds: Vec<KindInTables> = living
             .iter()
-            .map(|source| DeletedKind {
+            .map(|source| KindInTables {
                 spec: source.ready.store().spec_arc(),
                 audience: source.audience.clone(),
                 namespace: source.namespace.clone(),
@@ -109,8 +98,8 @@ impl Reader {
         let mut level: Level = of.owner().await;
         if let OwnerBy::Name { name, resource } = &owner.by {
             let named = Query { names: vec![Condition::one_of([name.clone()])], ..base.clone() };
-            let is_it = |kind: &&DeletedKind| resource.as_ref().is_none_or(|wanted| wanted.is_of(&kind.spec.gvr));
-            let fits: Vec<DeletedKind> = kinds.iter().filter(is_it).cloned().collect();
+            let is_it = |kind: &&KindInTables| resource.as_ref().is_none_or(|wanted| wanted.is_of(&kind.spec.gvr));
+            let fits: Vec<KindInTables> = kinds.iter().filter(is_it).cloned().collect();
             level.join(self.ask_mirror(move |mirror| uids(mirror, &named, &fits, None)).await?);
         }
         for _ in 0..owner.seniority {
@@ -121,59 +110,25 @@ impl Reader {
         }
         Ok(level.uids)
     }
-
-    /// Asks the mirror where a wait for the disk holds up nobody.
-    async fn ask_mirror<T: Send + 'static>(
-        &self,
-        ask: impl FnOnce(&Mirror) -> Result<T, MirrorError> + Send + 'static,
-    ) -> Result<T, Status> {
-        let mirror = self.stores.mirror().cloned().ok_or(SearchRefused::Mirror(MirrorError::Off))?;
-        let asked = tokio::task::spawn_blocking(move || ask(&mirror)).await;
-        // It fails when kubefold ends.
-        Ok(asked.unwrap_or(Err(MirrorError::Off)).map_err(SearchRefused::Mirror)?)
-    }
 }
 
 /// Finds one page over all kinds.
 fn find(
     mirror: &Mirror,
     query: &Query,
-    kinds: &[DeletedKind],
+    kinds: &[KindInTables],
     owners: Option<&HashSet<String>>,
-) -> Result<Paged<FoundObject>, MirrorError> {
-    let page = &query.page;
-    let mut top = Top::new(&query.order, page.room());
-    // Of each kind all that may be in the page: what is left out of the whole may be of any.
-    let of_kind = Page { limit: page.room(), after: page.after.clone(), with_remaining: true, ..Page::default() };
-    let of_kind = Query { page: of_kind, ..query.clone() };
-    for of in kinds {
-        let found = of.select(owners, |selection| mirror.search(&of_kind, selection))?;
-        for object in found.objects {
-            let (namespace, name) = object.key.split_once('/').unwrap_or(("", &object.key));
-            let facts = Facts {
-                cluster: object.member.as_str(),
-                namespace,
-                name,
-                uid: &object.uid,
-                kind: &of.spec.gvk.kind,
-                group: &of.spec.gvk.group,
-                labels: None,
-                revision: object.revision,
-                deleted_us: object.deleted_us,
-            };
-            let key = query.order.key(&facts, &object.document);
-            top.take(key, object);
-        }
-        top.pass(found.remaining);
-    }
-    Ok(top.into_page(page))
+) -> Result<Paged<FoundRow>, MirrorError> {
+    let mut top = Top::new(&query.order, query.page.room());
+    rows_of_kinds(mirror, query, kinds, owners, &mut top)?;
+    Ok(top.into_page(&query.page))
 }
 
 /// The UIDs of all that match, of whatever kind.
 fn uids(
     mirror: &Mirror,
     query: &Query,
-    kinds: &[DeletedKind],
+    kinds: &[KindInTables],
     owners: Option<&HashSet<String>>,
 ) -> Result<Vec<String>, MirrorError> {
     let mut all = Vec::new();
@@ -182,19 +137,6 @@ fn uids(
         all.extend(kind.select(owners, |selection| mirror.uids(query, selection))?);
     }
     Ok(all)
-}
-
-impl DeletedKind {
-    /// Gives what may be found of it.
-    fn select<T>(&self, owners: Option<&HashSet<String>>, ask: impl FnOnce(&Selection<'_>) -> T) -> T {
-        let gvr: &Gvr = &self.spec.gvr;
-        let seen: Option<Vec<&str>> = match &self.audience {
-            Audience::Everyone => None,
-            Audience::Members(members) => Some(members.iter().map(|member| member.as_str()).collect()),
-        };
-        let (kind, namespace) = (&*self.spec.gvk.kind, self.namespace.as_str());
-        ask(&Selection { gvr, kind, members: seen.as_deref(), namespace, owners })
-    }
 }
 
 /// Appends an object with the time at which it was deleted.

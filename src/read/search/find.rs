@@ -3,7 +3,7 @@
 use std::{borrow::Cow, collections::HashSet, ops::ControlFlow, sync::Arc};
 
 use crate::{
-    search::{Condition, Facts, Paged, Query, Top},
+    search::{Condition, Facts, Paged, Query, Ranked, Top},
     store::{Audience, Entry, Key, Naming, Revision, Row, Snapshot},
     stores::Ready,
 };
@@ -54,6 +54,16 @@ pub(super) struct Hit {
     pub(super) row: Row,
 }
 
+/// The source of a row of the tables.
+pub(super) const OF_TABLES: usize = usize::MAX;
+
+/// The first rows that the tables have, and how many follow them there.
+#[derive(Debug, Default)]
+pub(super) struct Stored {
+    pub(super) rows: Vec<Ranked<Hit>>,
+    pub(super) following: u64,
+}
+
 /// One page.
 pub(super) struct Found {
     pub(super) hits: Vec<Hit>,
@@ -68,9 +78,11 @@ impl Search<'_> {
     ///
     /// Shape: one look at each object in the namespaces that are searched, or at what refers to the owners; memory for one
     /// page. Cancel: safe.
-    pub(super) async fn find(self) -> Found {
+    pub(super) async fn find(self, stored: Stored) -> Found {
         let page = &self.query.page;
         let mut top = Top::new(&self.query.order, page.room());
+        stored.rows.into_iter().for_each(|Ranked { key, row }| top.take(key, row));
+        top.pass(stored.following);
         for at in 0..self.sources.len() {
             self.walk(at, &mut top).await;
         }
@@ -81,7 +93,7 @@ impl Search<'_> {
 
     /// A hit as its reader sees it.
     fn shown(self, hit: Hit) -> Option<Hit> {
-        if !self.is_of_fleet {
+        if !self.is_of_fleet || hit.source == OF_TABLES {
             return Some(hit);
         }
         let source = self.sources.get(hit.source)?;

@@ -9,6 +9,7 @@ mod deleted;
 mod document;
 mod find;
 mod owners;
+mod tables;
 mod watch;
 
 use std::{pin::pin, sync::Arc};
@@ -16,11 +17,15 @@ use std::{pin::pin, sync::Arc};
 use http::Response;
 use http_body_util::BodyExt;
 
+pub(super) use self::tables::{ask_tables, facts, rows_of_kinds};
 use self::{
     body::{RowsBody, Written},
     find::{Found, Search},
 };
-pub use self::{deleted::DeletedKind, find::Source};
+pub use self::{
+    find::Source,
+    tables::{KindInTables, ToldKind},
+};
 use crate::{
     access::Renewal,
     answer::{RequestContext, form::Form, table::Tables},
@@ -31,7 +36,7 @@ use crate::{
         ask_again,
         fresh::{Due, Need, prove, scope_of},
     },
-    respond::{ReadError, SearchRefused},
+    respond::{ReadError, SearchRefused, StoresError},
     search::{Collection, CollectionKinds, OwnerBy, Page, Query},
     store::{Audience, KindSpec, Naming, Revision, Row},
     stores::Target,
@@ -56,7 +61,9 @@ pub struct Searched<'a> {
     /// The kinds, each with the members whose objects may be seen.
     pub sources: Vec<Source>,
     /// The kinds of which what was deleted is searched, where the query is about that; and not [`Self::sources`].
-    pub deleted: Vec<DeletedKind>,
+    pub deleted: Vec<KindInTables>,
+    /// The kinds that are searched in the mirror's tables, which have their objects.
+    pub stored: Vec<KindInTables>,
     /// The kinds that may own what is found; empty where no owner is asked for.
     pub owners: Vec<Source>,
     /// What of them.
@@ -124,9 +131,23 @@ impl Reader {
             return Err(media::no_stream());
         }
         let naming = Arc::clone(&self.stores.shared().naming);
-        let spec = searched.sources.first().map(|source| source.ready.store().spec());
+        if let (true, Some(stored)) = (watch, searched.stored.first()) {
+            return Err(StoresError::InTables { gvr: stored.spec.gvr.clone() }.into());
+        }
+        if !searched.stored.is_empty() {
+            // They are in no memory before.
+            let page = &mut searched.query.page;
+            page.limit = Some(page.limit.unwrap_or(deleted::PAGE_MAX).min(deleted::PAGE_MAX));
+            page.with_continue = true;
+        }
+        let of_tables = searched.stored.first().map(|stored| Arc::clone(&stored.spec));
+        let in_memory = searched.sources.first().map(|source| source.ready.store().spec_arc());
+        let spec = in_memory.or(of_tables);
+        let spec = spec.as_deref();
         let form = self.form(&searched, spec, wanted, watch).await?;
-        let written = Written { form, is_of_fleet: searched.is_of_fleet, only_metadata: searched.query.only_metadata };
+        let at = self.stores.shared().revisions.last();
+        let only_metadata = searched.query.only_metadata;
+        let written = Written { form, is_of_fleet: searched.is_of_fleet, only_metadata, at };
         let mut warnings = Warnings::default();
         let of_kinds = searched.sources.iter().flat_map(|source| &source.ready.warnings);
         searched.warnings.iter().chain(of_kinds).for_each(|warning| warnings.add(warning));
@@ -139,9 +160,8 @@ impl Reader {
         } else {
             let mut pace = self.turns.pace(asked.caller);
             let sources = std::mem::take(&mut searched.sources);
-            let found = pace.run(pin!(find(&searched, &sources, &naming))).await;
-            let revision = sources.iter().map(|source| source.revision).min().unwrap_or_default();
-            let spec = sources.first().map(|source| source.ready.store().spec());
+            let found = pace.run(pin!(self.find(&searched, &sources, &naming))).await?;
+            let revision = sources.iter().map(|source| source.revision).min().unwrap_or(at);
             let counted = Counted { next: found.next.as_deref(), remaining: found.remaining };
             let out = head(&searched, spec, &written.form, counted, revision);
             let body = RowsBody { out, hits: found.hits.into_iter(), written, first: true, done: false };
@@ -153,6 +173,21 @@ impl Reader {
             response.extensions_mut().insert(DeliverWithin(crate::store::RETAINED_FOR));
         }
         Ok(response)
+    }
+
+    /// Looks up the owner, then what it controls: in memory, and in the tables.
+    async fn find(&self, searched: &Searched<'_>, sources: &[Source], naming: &Naming) -> Result<Found, Status> {
+        let query = &searched.query;
+        let controllers = match &query.owner {
+            None => None,
+            Some(owner) => {
+                let kinds = owners::Kinds { owner, query, kinds: &searched.owners, naming };
+                Some(owners::controllers(kinds, sources).await)
+            }
+        };
+        let stored = self.rows_in_tables(searched, controllers.as_ref()).await?;
+        let owners = controllers.as_ref();
+        Ok(Search { sources, query, owners, naming, is_of_fleet: searched.is_of_fleet }.find(stored).await)
     }
 
     /// Answers with the collections that there are.
@@ -219,7 +254,7 @@ impl Reader {
             };
             return Err(refused.into());
         };
-        let written = Written { form, is_of_fleet: false, only_metadata: false };
+        let written = Written { form, is_of_fleet: false, only_metadata: false, at: row.revision() };
         let mut out = Vec::new();
         written.object(row, row.revision(), &mut out);
         out.push(b'\n');
@@ -307,20 +342,6 @@ fn resources_of(collection: &Collection) -> String {
         CollectionKinds::BuiltIn => "*".to_owned(),
         CollectionKinds::Named => "of groups= and resources=".to_owned(),
     }
-}
-
-/// Looks up the owner, then what it controls.
-async fn find(searched: &Searched<'_>, sources: &[Source], naming: &Naming) -> Found {
-    let query = &searched.query;
-    let controllers = match &query.owner {
-        None => None,
-        Some(owner) => {
-            let kinds = owners::Kinds { owner, query, kinds: &searched.owners, naming };
-            Some(owners::controllers(kinds, sources).await)
-        }
-    };
-    let owners = controllers.as_ref();
-    Search { sources, query, owners, naming, is_of_fleet: searched.is_of_fleet }.find().await
 }
 
 /// What a list says of what follows.

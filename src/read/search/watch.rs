@@ -28,7 +28,7 @@ use crate::{
         search::{
             COLLECTION_TYPE, Searched, Source,
             body::Written,
-            find::{Controllers, Hit, Search},
+            find::{Controllers, Hit, Search, Stored},
         },
         watcher::error_frame,
     },
@@ -191,7 +191,7 @@ impl Watcher {
                 return Some(end);
             }
             if let Some(bookmarked) = self.beginning.take() {
-                self.initial = self.search().find().await.hits.into_iter();
+                self.initial = self.search().find(Stored::default()).await.hits.into_iter();
                 self.ends_initial = bookmarked;
             }
             if let Some(chunk) = self.objects() {

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::search::{
-    Order, OrderField, Position, Value,
+    Order, OrderBy, OrderField, Position, Value,
     sql::{
         Dialect, Parameter,
         fields::{Of, ordered},
@@ -71,6 +71,18 @@ pub(super) fn order_by(out: &mut Writer, order: &Order) {
             part.push(out);
             out.push(if descending { " DESC" } else { "" });
         }
+    }
+}
+
+/// Appends a condition that every row behind a place meets, and that an index begins with, where the order begins with namespace
+/// and name.
+pub(super) fn from(out: &mut Writer, order: &Order, place: &Position) {
+    let ([first, second, ..], [Value::Text(namespace), Value::Text(name), ..]) = (order.fields(), place.key()) else {
+        return;
+    };
+    let is_up = |by: &OrderBy, field: OrderField| by.field == field && !by.descending;
+    if is_up(first, OrderField::Namespace) && is_up(second, OrderField::Name) {
+        out.push(" AND (o.namespace, o.name) >= (").bind_text(namespace).push(", ").bind_text(name).push(")");
     }
 }
 

@@ -57,7 +57,9 @@ impl Query {
         let mut out = Writer::new(dialect);
         out.push("SELECT f.member, o.key, o.uid, o.revision, o.deleted_us, o.digest, o.document");
         self.conditions(of, &mut out);
-        out.push(" ORDER BY ");
+        // SQLite would rather go over all objects in this order than look a name up. A plus keeps it from that.
+        let is_named = of.namespace.is_empty() && self.names.iter().any(|names| names.operator == Operator::In);
+        out.push(if is_named && dialect == Dialect::Sqlite { " ORDER BY +" } else { " ORDER BY " });
         order::order_by(&mut out, &self.order);
         let rows = |number: usize| Parameter::Integer(i64::try_from(number).unwrap_or(i64::MAX));
         let size = self.page.size().map_or(usize::MAX, |size| size.saturating_add(1));
@@ -98,7 +100,8 @@ impl Query {
             "o.deleted_us"
         } else {
             // What is there of a feed without a revision is of several moments.
-            out.push(" AND f.revision > 0 AND o.deleted_us = 0");
+            // Rows of kinds that are in memory have no name beside them, and are in none of the indexes.
+            out.push(" AND f.revision > 0 AND o.deleted_us = 0 AND o.name IS NOT NULL");
             "o.created_us"
         };
         if !of.namespace.is_empty() {
@@ -134,6 +137,7 @@ impl Query {
         }
         if let Some(place) = &self.page.after {
             let kind = Value::Text(format!("{}.{}", of.kind, of.gvr.group));
+            order::from(out, &self.order, place);
             out.push(" AND ");
             order::behind(out, &self.order, place, &kind);
         }
