@@ -170,7 +170,7 @@ async fn completed(fleet: &Kubefold, words: &[&str]) -> Vec<String> {
     let script = format!(
         "PATH={}:$PATH; source <(kubefold completion bash); COMP_WORDS=({}); COMP_CWORD={}; COMP_TYPE=9; \
          _clap_complete_kubefold kubefold '{}'; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
-        testbed::program().parent().unwrap().display(),
+        program().parent().unwrap().display(),
         words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" "),
         words.len() - 1,
         words[words.len() - 1],
