@@ -296,7 +296,10 @@ Examples:
   source <(kubefold completion bash)
 
   # In every shell
-  kubefold completion zsh > \"${fpath[1]}/_kubefold\"";
+  kubefold completion zsh > \"${fpath[1]}/_kubefold\"
+
+Names of members, namespaces and kinds are completed, too: the script asks the kubefold that --kubeconfig or $KUBECONFIG names, for at
+most 3 s.";
 
 pub(super) const MAN: &str = "\
 Example:
