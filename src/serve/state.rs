@@ -5,6 +5,12 @@ use std::{
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+use crate::serve::{
+    revoked::FILE,
+    shared::{Shared, SharedError, is_shared},
 };
 
 const LOCK_FILE: &str = "lock";
@@ -15,6 +21,8 @@ const PARTIAL_SUFFIX: &str = ".partial";
 pub struct StateDir {
     path: PathBuf,
     _lock: File,
+    /// Where files stand, too, that all replicas have to have alike.
+    shared: OnceLock<Shared>,
 }
 
 /// Why the state directory cannot be used.
@@ -27,6 +35,8 @@ pub enum StateError {
     Taken { path: PathBuf },
     #[error("state directory {}: others may enter it (mode {mode:03o}) and it holds private keys; run chmod 700 on it", .path.display())]
     Open { path: PathBuf, mode: u32 },
+    #[error(transparent)]
+    Shared(#[from] Box<SharedError>),
 }
 
 impl StateDir {
@@ -57,7 +67,7 @@ impl StateDir {
                 fs::remove_file(entry.path()).map_err(io("remove a half-written file"))?;
             }
         }
-        Ok(Self { path: path.to_path_buf(), _lock: lock })
+        Ok(Self { path: path.to_path_buf(), _lock: lock, shared: OnceLock::new() })
     }
 
     /// Where it is.
@@ -74,8 +84,42 @@ impl StateDir {
         }
     }
 
-    /// Writes a file that after a crash is either the old one or the new one. Mode 0600, or 0644 for `public`.
+    /// Has the files that all replicas share stand in a database, too, from now on: what it has takes the place of what is here.
+    ///
+    /// Blocks. Errors: the database, or what is in it, does not go with this directory.
+    pub fn share(&self, shared: Shared) -> Result<(), StateError> {
+        shared.meet(self).map_err(Box::new)?;
+        self.shared.set(shared).ok();
+        Ok(())
+    }
+
+    /// Brings to the database which certificates were withdrawn here since. Blocks.
+    pub fn share_revoked(&self, known: &mut Option<String>) -> Result<(), StateError> {
+        let text = self.read(FILE)?;
+        if let (Some(shared), Some(text)) = (self.shared.get(), &text)
+            && *known != Some(text.clone())
+        {
+            shared.write(FILE, text).map_err(Box::new)?;
+        }
+        *known = text;
+        Ok(())
+    }
+
+    /// Writes a file that after a crash is either the old one or the new one. Mode 0600, or 0644 for `public`. One that all
+    /// replicas share is in their database before. Blocks.
     pub fn write(&self, name: &str, text: &str, public: bool) -> Result<(), StateError> {
+        if let Some(shared) = self.shared.get().filter(|_| is_shared(name)) {
+            shared.write(name, text).map_err(Box::new)?;
+        }
+        self.put(name, text, public)
+    }
+
+    /// Keeps what another replica has written.
+    pub(super) fn keep(&self, name: &str, text: &str) -> Result<(), StateError> {
+        self.put(name, text, name == "ca.crt")
+    }
+
+    fn put(&self, name: &str, text: &str, public: bool) -> Result<(), StateError> {
         let target = self.path.join(name);
         let partial = self.path.join(format!("{name}{PARTIAL_SUFFIX}"));
         let write = || -> io::Result<()> {
