@@ -64,6 +64,7 @@ mod shadow;
 mod shadow_informer;
 mod shared_objects;
 mod sso;
+mod standby;
 mod state;
 mod streams;
 mod table;
