@@ -25,7 +25,7 @@ use crate::{
     host::HostServing,
     observe::Metrics,
     respond::GateError,
-    serve::{Handler, Health, Published, Served, StateDir, adopt},
+    serve::{Handler, Health, Published, Served, StateDir},
 };
 use kubefold_serving::health::Check;
 use kubefold_wire::{body::Body, status::Status};
@@ -127,7 +127,7 @@ async fn authority(candidate: Candidate, state: &StateDir, key: &StateKey) -> an
             taken @ Looked::Taken(_) => return Ok(taken),
         };
         match files {
-            Ok(files) if adopt(state, &files, key)? => return Ok(Looked::Waits(candidate)),
+            Ok(files) if state.adopt(&files, key)? => return Ok(Looked::Waits(candidate)),
             Ok(_) if began.elapsed() > AUTHORITY_WAIT => anyhow::bail!(NO_AUTHORITY),
             Ok(_) => {}
             Err(error) => tracing::warn!(%error, "the state cannot be read; trying again"),

@@ -21,6 +21,6 @@ pub use audit::{AuditError, AuditOptions, Auditing};
 pub use gate::{Gate, Handler};
 pub use monitor::{Health, Monitor};
 pub use published::{Login, Published, PublishedError};
-pub use shared::{Shared, SharedError, adopt};
+pub use shared::{Shared, SharedError};
 pub use state::{StateDir, StateError};
 pub use traffic::Served;

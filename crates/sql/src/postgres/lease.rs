@@ -1,7 +1,7 @@
 //! The lease of the one process that has a database: a row that it changes every moment, and that another process takes once
 //! it has not seen it change for a while.
 //!
-//! No two clocks are compared. A holder trusts its lease for [`TRUSTED`] from the moment at which it *sent* the last change
+//! No two clocks are compared. A holder trusts its lease for `TRUSTED` from the moment at which it *sent* the last change
 //! that was answered; another process waits for [`SILENT`] from the moment at which it *saw* that change or a later one. So
 //! the holder has stopped before the other one begins, as long as both clocks run at about the same rate.
 
@@ -15,7 +15,7 @@ use super::{
     error::{PostgresError, identity_of},
     link::{Driven, answered, connect},
     mark::{Mark, Seen},
-    standing::{FOUND, Found, Standing},
+    standing::{FOUND, Found, Held, Standing},
 };
 use crate::error::SqlError;
 
@@ -50,8 +50,6 @@ const BEAT_EVERY: Duration = Duration::from_millis(500);
 const BEAT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Between two tries to connect again.
 const PAUSE: Duration = Duration::from_millis(250);
-/// How long a holder acts by a change of the row that was answered, from when it was sent.
-pub(super) const TRUSTED: Duration = Duration::from_secs(2);
 /// How long the row stays as it is before another process takes it.
 const SILENT: Duration = Duration::from_secs(3);
 /// How often a process that waits should look, and what one look counts for at most: while nobody looks, the server may be
@@ -60,20 +58,6 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_millis(250);
 const LOOK_MAX: Duration = Duration::from_millis(500);
 /// The file outside of the database is written at one of so many changes.
 const MARK_EVERY: i64 = 10;
-
-/// A database that is this process's.
-pub(super) struct Held {
-    pub(super) driven: Driven,
-    pub(super) identity: String,
-    pub(super) epoch: i64,
-    pub(super) beat: i64,
-    /// The highest number that earlier holders reserved.
-    pub(super) number: i64,
-    /// Sent before the row was this process's.
-    pub(super) since: Instant,
-    /// It is older than what was seen of it, or another one.
-    pub(super) is_restored: bool,
-}
 
 /// The name of the connections of one epoch's process.
 pub(super) fn application(epoch: i64) -> String {
@@ -296,7 +280,7 @@ async fn again(held: &Held, config: &Config, tls: &ClientConfig, standing: &Stan
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::postgres::Holder;
+    use crate::postgres::{Holder, standing::TRUSTED};
 
     fn found(epoch: i64, beat: i64) -> Found {
         let holder = Holder { host: String::new(), pid: 0, since: String::new() };

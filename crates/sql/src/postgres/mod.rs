@@ -25,9 +25,9 @@ use tokio::{
 use tokio_postgres::Config;
 
 use self::{
-    lease::{Held, application},
+    lease::application,
     mark::Mark,
-    standing::Standing,
+    standing::{Held, Standing},
 };
 use crate::SqlError;
 

@@ -16,10 +16,27 @@ use tokio::{
 };
 
 use super::{
-    lease::{Held, TRUSTED},
+    link::Driven,
     mark::{Mark, Seen},
 };
 use crate::error::SqlError;
+
+/// How long a holder acts by a change of the row that was answered, from when it was sent.
+pub(super) const TRUSTED: Duration = Duration::from_secs(2);
+
+/// A database that is this process's.
+pub(super) struct Held {
+    pub(super) driven: Driven,
+    pub(super) identity: String,
+    pub(super) epoch: i64,
+    pub(super) beat: i64,
+    /// The highest number that earlier holders reserved.
+    pub(super) number: i64,
+    /// Sent before the row was this process's.
+    pub(super) since: Instant,
+    /// It is older than what was seen of it, or another one.
+    pub(super) is_restored: bool,
+}
 
 /// The process that has a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
