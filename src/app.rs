@@ -88,7 +88,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     };
     let drain = async {
         let drained = timeout(LOST_DRAIN, app.drain());
-        match lost.lock().is_some() {
+        let is_lost = lost.lock().is_some();
+        match is_lost {
             // Nobody is to be told by two processes what is so.
             true => drop(drained.await),
             false => app.drain().await,
@@ -150,7 +151,8 @@ impl Begun {
 impl App {
     /// Starts everything, and returns once it listens. Where another process has the state, that is once it has it no more.
     pub async fn start(options: Options) -> anyhow::Result<Self> {
-        Self::begin(Begun::of(options).await?.with_state().await?).await
+        let ready = Box::pin(async { Begun::of(options).await?.with_state().await }).await?;
+        Box::pin(Self::begin(ready)).await
     }
 
     async fn begin(ready: Ready) -> anyhow::Result<Self> {
@@ -166,9 +168,8 @@ impl App {
         published.write(&state)?;
         tracing::info!(%address, url = published.url, members = config.members.len(), "serving");
 
-        let (draining, tasks) = (CancellationToken::new(), TaskTracker::new());
         // Connections to members outlive the answers that go through them.
-        let members = CancellationToken::new();
+        let (draining, members, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
         let registry = registry(&config, &state, tasks.clone(), members.clone())?;
         let accounts = Arc::new(Accounts::new(Arc::clone(&registry)));
         accounts.configure(&config.subjects);
@@ -217,8 +218,7 @@ impl App {
             members.cancel();
         });
         let reload_handle = reloads.reload_handle();
-        let following = follow(reloads, applied);
-        tasks.spawn(draining.clone().run_until_cancelled_owned(following));
+        tasks.spawn(draining.clone().run_until_cancelled_owned(follow(reloads, applied)));
         let state_kept = Arc::clone(&state);
         tasks.spawn(draining.clone().run_until_cancelled_owned(share_revoked(Arc::clone(&state))));
         let (options, registry, host) = (options.serving, Some(registry), Some(host));

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, LazyLock},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use kubefold_sql::{
@@ -19,6 +19,7 @@ use kubefold_sql::{
 use rustls::{ClientConfig, RootCertStore};
 use tempfile::TempDir;
 use testbed::PostgresServer;
+use tokio::time::Instant;
 
 /// One for all tests, each in a database of its own. It ends with the process.
 static SERVER: LazyLock<PostgresServer> = LazyLock::new(PostgresServer::start);
@@ -105,15 +106,15 @@ fn a_second_process_is_told_who_has_the_state() {
     assert_eq!(ids(&tables(&second.state())), [1]);
 }
 
-/// Takes the state as a process that waits for it does, and says how long that took.
-fn taken(process: &Process) -> (Arc<Postgres>, Duration) {
+/// Takes the state as a process that waits for it does.
+fn taken(process: &Process) -> Arc<Postgres> {
     let tls = ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
     let url = SERVER.database(process.name, None);
     let mut candidate = Candidate::new(&url, tls, &["kubefold"], process.mark()).unwrap();
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(60) {
         if let Some(state) = candidate.look() {
-            return (state, began.elapsed());
+            return state;
         }
         assert!(candidate.waits().holder.is_some() && candidate.waits().error.is_none(), "{:?}", candidate.waits());
         thread::sleep(LOOK_EVERY);
@@ -144,9 +145,8 @@ fn a_holder_that_cannot_reach_the_server_acts_no_more_before_another_one_has_the
         }
         (Instant::now(), watched.check().unwrap_err())
     });
-    let (new, waited) = taken(&second);
+    let new = taken(&second);
     let now = Instant::now();
-    println!("the next process has the state after {waited:?}");
     let (until, why) = trusted.join().unwrap();
     assert!(until < now, "two processes act as the holder");
     assert!(why.is_away() && why.to_string().contains("cannot be reached"), "{why}");
@@ -190,7 +190,7 @@ fn a_holder_that_hangs_in_a_transaction_stores_nothing_of_it() {
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'fenced' AND state = 'idle'
          AND query LIKE 'UPDATE kubefold.holder%'",
     );
-    let (new, _) = taken(&second);
+    let new = taken(&second);
     let after = tables(&new);
     assert!(ids(&after).is_empty());
     insert(&after, 4).unwrap();
@@ -253,8 +253,7 @@ fn a_holder_that_ends_is_followed_at_once_and_tells_its_number() {
     runtime.block_on(state.release());
     assert!(files.write("ca.crt", b"late").unwrap_err().is_lost());
     assert!(runtime.block_on(state.lost()).contains("has left the state"));
-    let (next, waited) = waits.join().unwrap();
-    println!("the next process has the state after {waited:?}");
+    let next = waits.join().unwrap();
     assert_eq!(next.number(), 5_000);
     assert_eq!(SharedFiles::of(&next).all().unwrap(), [("ca.crt".to_owned(), b"new".to_vec())].into());
 }
