@@ -31,6 +31,8 @@ const REPLICAS: u64 = 8;
 const REVISION_MAX: u64 = 1 << 53;
 /// How far ahead the high-water mark is written, so that it is written about once a minute.
 const RESERVED: u64 = 60_000_000 * REPLICAS;
+/// The clock is followed no further than this below the mark: what is left are revisions for while it cannot be raised.
+const SPARE: u64 = RESERVED / 4;
 
 /// Writes the high-water mark to where a later process finds it, and gives the one that it would find by now.
 pub type Reserve = Box<dyn Fn(Revision) -> std::io::Result<Revision> + Send + Sync>;
@@ -76,7 +78,7 @@ impl Revisions {
     pub fn next(&self) -> Revision {
         self.renew();
         let reserved = self.reserved.load(Ordering::Acquire);
-        let now = self.now().min(reserved / REPLICAS);
+        let now = self.now().min(reserved.saturating_sub(SPARE) / REPLICAS);
         let advance = |last: u64| Some((last / REPLICAS + 1).max(now) * REPLICAS + self.replica);
         let last = self.last.fetch_update(Ordering::AcqRel, Ordering::Acquire, advance).unwrap_or_else(|last| last);
         let next = advance(last).unwrap_or(last);
