@@ -12,6 +12,7 @@ mod own;
 mod records;
 mod security;
 mod signals;
+mod standby;
 
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -19,16 +20,17 @@ use anyhow::Context;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use kubefold_sql::Postgres;
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::{
     applied::{Applied, member_names},
     front::{Answers, Front},
-    kept::{CLUSTERS, keep_decisions, keep_lives, kept, shared},
+    kept::{CLUSTERS, keep_decisions, keep_lives, kept, share_revoked, shared},
     own::Own,
-    records::Records,
+    records::{Opening, Records},
     security::{Authorities, Renewal},
     signals::Signals,
 };
@@ -63,6 +65,7 @@ pub struct App {
     draining: CancellationToken,
     tasks: TaskTracker,
     own: Arc<OwnObjects>,
+    database: Option<Arc<Postgres>>,
     _state: Arc<StateDir>,
 }
 
@@ -71,20 +74,90 @@ pub struct App {
 /// Errors: kubefold cannot start. A [`crate::config::ConfigError`] or [`kubefold_serving::tls::TlsError`] in the chain
 /// is the operator's input.
 pub async fn run(options: Options) -> anyhow::Result<()> {
-    let signals = Signals::follow()?;
-    let app = App::start(options).await?;
-    signals.serve(|| app.reload(), app.drain()).await;
-    Ok(())
+    let mut signals = Signals::follow()?;
+    let begun = Begun::of(options).await?;
+    let begun = tokio::select! {
+        begun = Box::pin(begun.with_state()) => begun?,
+        () = signals.end() => return Ok(()),
+    };
+    let app = Box::pin(App::begin(begun)).await?;
+    let lost = Arc::new(Mutex::new(None));
+    let ended = async {
+        let why = app.lost().await;
+        *lost.lock() = Some(why);
+    };
+    let drain = async {
+        let drained = timeout(LOST_DRAIN, app.drain());
+        let is_lost = lost.lock().is_some();
+        match is_lost {
+            // Nobody is to be told by two processes what is so.
+            true => drop(drained.await),
+            false => app.drain().await,
+        }
+    };
+    signals.serve(|| app.reload(), ended, drain).await;
+    match lost.lock().take() {
+        Some(why) => Err(anyhow::anyhow!(why)),
+        None => Ok(()),
+    }
 }
 
-impl App {
-    /// Starts everything, and returns once it listens.
-    pub async fn start(options: Options) -> anyhow::Result<Self> {
+/// How long answers may take that were begun before the state was lost.
+const LOST_DRAIN: Duration = Duration::from_secs(3);
+
+/// What is known before anything is served.
+struct Begun {
+    options: Options,
+    config: Config,
+    reloads: Reloads,
+    state: Arc<StateDir>,
+    opening: Opening,
+}
+
+/// What is known once the state is this process's.
+struct Ready {
+    options: Options,
+    config: Config,
+    reloads: Reloads,
+    state: Arc<StateDir>,
+    records: Arc<Records>,
+}
+
+impl Begun {
+    /// Reads what is given, and takes the state if nobody has it.
+    async fn of(options: Options) -> anyhow::Result<Self> {
         // The configuration first: a refused one leaves no trace on disk.
         let (config, reloads) = Reloads::start(&options.config).await?;
         let state = Arc::new(StateDir::open(&options.serving.state_dir)?);
+        let opening = Records::open(&options, &state).await?;
+        Ok(Self { options, config, reloads, state, opening })
+    }
+
+    /// Waits until the state is this process's.
+    async fn with_state(self) -> anyhow::Result<Ready> {
+        let Self { mut options, config, reloads, state, opening } = self;
+        let records = match opening {
+            Opening::Here(records) => records,
+            Opening::Waits(candidate) => {
+                let key = KeyFile::new(options.state_key_file.clone(), state.path()).key(true)?;
+                Records::taken(standby::wait(&mut options, &config, &state, *candidate, &key).await?)
+            }
+        };
+        records.share(&options, &state).await?;
+        Ok(Ready { options, config, reloads, state, records: Arc::new(records) })
+    }
+}
+
+impl App {
+    /// Starts everything, and returns once it listens. Where another process has the state, that is once it has it no more.
+    pub async fn start(options: Options) -> anyhow::Result<Self> {
+        let ready = Box::pin(async { Begun::of(options).await?.with_state().await }).await?;
+        Box::pin(Self::begin(ready)).await
+    }
+
+    async fn begin(ready: Ready) -> anyhow::Result<Self> {
+        let Ready { options, config, reloads, state, records } = ready;
         let state_key = KeyFile::new(options.state_key_file.clone(), state.path());
-        let records = Arc::new(Records::open(&options, &state).await?);
         let journal = records.journal(&state_key, &state)?;
         let of_host = HostServing::before(config.aggregation.as_ref());
         let configured = Authorities { configured: &config.client_authorities, members: &[], host: Some(&of_host) };
@@ -95,18 +168,20 @@ impl App {
         published.write(&state)?;
         tracing::info!(%address, url = published.url, members = config.members.len(), "serving");
 
-        let (draining, tasks) = (CancellationToken::new(), TaskTracker::new());
         // Connections to members outlive the answers that go through them.
-        let members = CancellationToken::new();
+        let (draining, members, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
         let registry = registry(&config, &state, tasks.clone(), members.clone())?;
         let accounts = Arc::new(Accounts::new(Arc::clone(&registry)));
         accounts.configure(&config.subjects);
         let authentication = Arc::new(authentication.reviewed_by(Arc::clone(&accounts) as Arc<dyn Reviewer>));
         let host = Host::new(config.aggregation.as_ref(), Arc::clone(&authentication));
-        let shared = shared(&config, &state)?;
+        let shared = shared(&config, &state, records.postgres()).await?;
         let stores = Stores::new(Arc::clone(&registry), shared, tasks.clone(), draining.clone());
         stores.bound(options.store_bytes_max.or_else(memory::for_objects));
-        let writer = Writer::new(LiveFleet::new(Arc::clone(&stores)), journal, tasks.clone(), draining.clone());
+        let writer = {
+            let fleet = LiveFleet::new(Arc::clone(&stores)).under(journal.state().cloned());
+            Writer::new(fleet, journal, tasks.clone(), draining.clone())
+        };
         stores.configure(&config);
         let reader = Reader::new(Arc::clone(&stores), options.freshness, draining.clone());
         let served = Served::default();
@@ -126,7 +201,7 @@ impl App {
         tasks.spawn(settle(Arc::clone(&writer), Arc::clone(&registry), draining.clone()));
         let mut metrics = metrics(&registry, &stores, &mirror, &served, &expiries, auditing.as_ref());
         metrics.room("state", |room| records.register(room));
-        let metrics = Arc::new(metrics);
+        let (metrics, database) = (Arc::new(metrics), records.postgres().cloned());
         let (objects, counted) = (Arc::clone(&own.rooms.objects), Arc::clone(&metrics));
         let router = Arc::new(Router::new(Arc::clone(&access), reader, writer, counted, own.rooms.clone()));
         let published = Arc::new(Mutex::new(published));
@@ -143,15 +218,15 @@ impl App {
             members.cancel();
         });
         let reload_handle = reloads.reload_handle();
-        let following = follow(reloads, applied);
-        tasks.spawn(draining.clone().run_until_cancelled_owned(following));
+        tasks.spawn(draining.clone().run_until_cancelled_owned(follow(reloads, applied)));
         let state_kept = Arc::clone(&state);
+        tasks.spawn(draining.clone().run_until_cancelled_owned(share_revoked(Arc::clone(&state))));
         let (options, registry, host) = (options.serving, Some(registry), Some(host));
         let renewal =
             Renewal { options, security, tls, published, authentication, auditing, registry, host, expiries, state };
         tasks.spawn(draining.clone().run_until_cancelled_owned(renewal.run()));
         tasks.close();
-        Ok(Self { address, reload_handle, draining, tasks, own: objects, _state: state_kept })
+        Ok(Self { address, reload_handle, draining, tasks, own: objects, database, _state: state_kept })
     }
 
     /// Where it listens.
@@ -171,6 +246,17 @@ impl App {
         self.own.end().await;
         self.tasks.wait().await;
         self.own.close().await;
+        if let Some(database) = &self.database {
+            database.release().await;
+        }
+    }
+
+    /// Until another process may have the state.
+    async fn lost(&self) -> String {
+        match &self.database {
+            Some(database) => database.lost().await,
+            None => std::future::pending().await,
+        }
     }
 }
 

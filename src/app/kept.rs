@@ -4,14 +4,18 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use tokio::time::Instant;
+use kubefold_sql::Postgres;
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     access::{Access, Kept},
     config::Config,
     serve::StateDir,
-    store::{Identities, LogLimits, Naming, Revision, Revisions, Shared, unix_micros},
+    store::{Identities, LogLimits, Naming, Reserve, Revision, Revisions, Shared, unix_micros},
     stores::Stores,
 };
 use kubefold_wire::golang::Quoted;
@@ -26,9 +30,13 @@ const DECISIONS_KEY: &str = "decisions.key";
 /// Bytes of the key by which decisions are hashed.
 const DECISIONS_KEY_BYTES: usize = 32;
 
-/// What all stores share; the counter begins above what an earlier process gave out.
-pub(super) fn shared(config: &Config, state: &Arc<StateDir>) -> anyhow::Result<Shared> {
-    let high_water = match state.read(HIGH_WATER)? {
+/// What all stores share; the counter begins above what an earlier process gave out, here or, with a database, anywhere.
+pub(super) async fn shared(
+    config: &Config,
+    state: &Arc<StateDir>,
+    database: Option<&Arc<Postgres>>,
+) -> anyhow::Result<Shared> {
+    let high_water: u64 = match state.read(HIGH_WATER)? {
         None => 0,
         Some(text) => text.trim().parse().with_context(|| {
             format!(
@@ -36,8 +44,23 @@ pub(super) fn shared(config: &Config, state: &Arc<StateDir>) -> anyhow::Result<S
                 state.path().display(), text = Quoted(text))
         })?,
     };
-    let keep = Arc::clone(state);
-    let reserve = move |mark: Revision| keep.write(HIGH_WATER, &mark.to_string(), false).map_err(std::io::Error::other);
+    let high_water = Revision(high_water.max(database.map_or(0, |database| database.number())));
+    let reserve: Reserve = match database {
+        None => {
+            let keep = Arc::clone(state);
+            Box::new(move |mark| {
+                keep.write(HIGH_WATER, &mark.to_string(), false).map_err(std::io::Error::other)?;
+                Ok(mark)
+            })
+        }
+        Some(database) => {
+            let mark = Revisions::first_mark(high_water, unix_micros);
+            let kept = timeout(RESERVE_WAIT, database.reserved(mark.0)).await;
+            kept.context("PostgreSQL does not keep the revisions that this process may give out")?;
+            let database = Arc::clone(database);
+            Box::new(move |mark| Ok(Revision(database.reserve(mark.0))))
+        }
+    };
     let identities = Identities::default();
     if let Some(text) = state.read(LIVES)? {
         identities.restore_lives(serde_json::from_str(&text).with_context(|| format!("{LIVES} is damaged"))?);
@@ -48,11 +71,13 @@ pub(super) fn shared(config: &Config, state: &Arc<StateDir>) -> anyhow::Result<S
     Ok(Shared {
         naming: Arc::new(Naming::new(config)),
         identities: Arc::new(identities),
-        revisions: Arc::new(Revisions::new(Revision(high_water), 0, unix_micros, Box::new(reserve))),
+        revisions: Arc::new(Revisions::new(high_water, 0, unix_micros, reserve)),
         log_limits: LogLimits::default(),
     })
 }
 
+/// How long a start waits until the database keeps the first revisions.
+const RESERVE_WAIT: Duration = Duration::from_secs(10);
 /// How soon a shared object's end is written down.
 const LIVES_EVERY: Duration = Duration::from_secs(1);
 
@@ -64,19 +89,20 @@ pub(super) async fn keep_lives(stores: Arc<Stores>, state: Arc<StateDir>, until:
     let mut clusters_written = BTreeMap::new();
     loop {
         let going = until.run_until_cancelled(tokio::time::sleep(LIVES_EVERY)).await.is_none();
+        stores.shared().revisions.renew();
         let (lives, version) = identities.lives();
         if version != lives_written {
             let lives: BTreeMap<&String, &u32> = lives.iter().collect();
-            if keep(&state, LIVES, &lives) {
+            if keep(&state, LIVES, &lives).await {
                 lives_written = version;
             }
         }
         let placed = identities.placed();
-        if placed != placed_written && keep(&state, PLACED, &placed) {
+        if placed != placed_written && keep(&state, PLACED, &placed).await {
             placed_written = placed;
         }
         let clusters = stores.registry().clusters();
-        if clusters != clusters_written && keep(&state, CLUSTERS, &clusters) {
+        if clusters != clusters_written && keep(&state, CLUSTERS, &clusters).await {
             clusters_written = clusters;
         }
         // What ended in the last second counts, too.
@@ -110,6 +136,25 @@ pub(super) fn kept(state: &StateDir) -> anyhow::Result<Option<Kept>> {
     Ok(kept.or_else(|| Kept::read(&key, None)))
 }
 
+/// How often it is looked which certificates were withdrawn.
+const REVOKED_EVERY: Duration = Duration::from_secs(5);
+
+/// Tells the other replicas which certificates were withdrawn here.
+pub(super) async fn share_revoked(state: Arc<StateDir>) {
+    let mut known = None;
+    loop {
+        let (of, mut before) = (Arc::clone(&state), known.take());
+        let shared = spawn_blocking(move || (of.share_revoked(&mut before), before)).await;
+        if let Ok((shared, after)) = shared {
+            known = after;
+            if let Err(error) = shared {
+                tracing::error!(%error, "other replicas do not know which certificates are revoked");
+            }
+        }
+        tokio::time::sleep(REVOKED_EVERY).await;
+    }
+}
+
 /// How often the decisions of members are written down. Many take a while to write: that is a hundredth of the time at most.
 const DECISIONS_EVERY: Duration = Duration::from_secs(5);
 const DECISIONS_REST: u32 = 100;
@@ -121,7 +166,7 @@ pub(super) async fn keep_decisions(access: Arc<Access>, state: Arc<StateDir>, un
         let going = until.run_until_cancelled(tokio::time::sleep(pause)).await.is_none();
         let (access, state) = (Arc::clone(&access), Arc::clone(&state));
         let begun = Instant::now();
-        let kept = tokio::task::spawn_blocking(move || {
+        let kept = spawn_blocking(move || {
             let text = access.keep()?;
             if text != written
                 && let Err(error) = state.write(DECISIONS, &text, false)
@@ -139,8 +184,10 @@ pub(super) async fn keep_decisions(access: Arc<Access>, state: Arc<StateDir>, un
 }
 
 /// Writes a value down. Says whether that could be done.
-fn keep(state: &StateDir, file: &str, value: &impl serde::Serialize) -> bool {
-    let written = state.write(file, &serde_json::to_string(value).unwrap_or_default(), false);
+async fn keep(state: &Arc<StateDir>, file: &'static str, value: &impl serde::Serialize) -> bool {
+    let (state, text) = (Arc::clone(state), serde_json::to_string(value).unwrap_or_default());
+    let written = spawn_blocking(move || state.write(file, &text, false)).await;
+    let written = written.map_err(anyhow::Error::from).and_then(|written| Ok(written?));
     if let Err(error) = &written {
         tracing::error!("cannot write {file}, so that kubefold knows less after a restart: {error}");
     }

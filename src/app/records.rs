@@ -3,14 +3,13 @@
 use std::{path::Path, sync::Arc};
 
 use anyhow::Context;
-use kubefold_sql::{Postgres, PostgresError};
+use kubefold_sql::{Candidate, Postgres, PostgresError};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, NoLabelSet},
     metrics::MetricType,
     registry::Registry as Exported,
 };
-use rustls::ClientConfig;
 use tokio::task::spawn_blocking;
 
 use super::{
@@ -21,7 +20,7 @@ use crate::{
     config::Config,
     mirror::{self, Mirror},
     own,
-    serve::StateDir,
+    serve::{Shared, StateDir},
     write::journal::{self, Journal, KeyFile},
 };
 use kubefold_apiserver::storage::Storage;
@@ -69,23 +68,25 @@ pub(super) enum Records {
     /// In files of the state directory.
     Directory,
     /// In a database.
-    Postgres(Arc<InPostgres>),
+    Postgres(Arc<Postgres>),
 }
 
-/// A database, and how to connect to it.
-pub(super) struct InPostgres {
-    state: Arc<Postgres>,
-    url: String,
-    tls: ClientConfig,
+/// What a start comes to.
+pub(super) enum Opening {
+    /// This process has the state.
+    Here(Records),
+    /// Another one has it.
+    Waits(Box<Candidate>),
 }
 
 impl Records {
-    /// Takes the database that the options name, for this process alone.
+    /// Takes the database that the options name, for this process alone. With a key file that others may have, too, this process
+    /// may wait until another one has it no more.
     ///
-    /// Errors: it cannot be used, or another process has it.
-    pub(super) async fn open(options: &Options, state: &StateDir) -> Result<Self, StateOpenError> {
+    /// Errors: it cannot be used, or another process has it and this one cannot wait.
+    pub(super) async fn open(options: &Options, state: &StateDir) -> Result<Opening, StateOpenError> {
         let url = match &options.state {
-            None => return Ok(Self::Directory),
+            None => return Ok(Opening::Here(Self::Directory)),
             Some(StateSource::Url(url)) => url.clone(),
             Some(StateSource::File(path)) => {
                 let text = database::read_url(path).map_err(StateOpenError::UrlFile)?;
@@ -98,9 +99,28 @@ impl Records {
         }
         let place = format!("{url:?}");
         let schemas = [journal::SCHEMA, mirror::SCHEMA, own::SCHEMA];
-        let (of_url, of_tls, mark) = (url.text().to_owned(), tls.clone(), state.path().join(STATE_MARK));
-        let opened = spawn_blocking(move || Postgres::open(&of_url, of_tls, &schemas, mark)).await?;
-        let state = opened.map_err(|source| StateOpenError::Postgres { place: place.clone(), source })?;
+        let mark = state.path().join(STATE_MARK);
+        let waits = options.state_key_file.is_some();
+        let open = move || {
+            let mut candidate = Candidate::new(url.text(), tls, &schemas, mark)?;
+            if !waits {
+                return Ok((Some(candidate.take()?), None));
+            }
+            let taken = candidate.look();
+            Ok((taken, Some(candidate)))
+        };
+        let opened = spawn_blocking(open).await?;
+        let (taken, candidate) = opened.map_err(|source| StateOpenError::Postgres { place, source })?;
+        Ok(match (taken, candidate) {
+            (Some(state), _) => Opening::Here(Self::taken(state)),
+            (None, Some(candidate)) => Opening::Waits(Box::new(candidate)),
+            (None, None) => Opening::Here(Self::Directory),
+        })
+    }
+
+    /// In a database that is this process's.
+    pub(super) fn taken(state: Arc<Postgres>) -> Self {
+        let place = state.place();
         if state.is_restored() {
             tracing::warn!(
                 place,
@@ -109,7 +129,25 @@ impl Records {
             );
         }
         tracing::info!(place, "the state is in PostgreSQL");
-        Ok(Self::Postgres(Arc::new(InPostgres { state, url: url.text().to_owned(), tls })))
+        Self::Postgres(state)
+    }
+
+    /// The database.
+    pub(super) fn postgres(&self) -> Option<&Arc<Postgres>> {
+        match self {
+            Self::Directory => None,
+            Self::Postgres(state) => Some(state),
+        }
+    }
+
+    /// Has the files that all replicas need alike stand in the database, too, if a key was named that they may have.
+    ///
+    /// Errors: the key; the database, or what is in it, does not go with the state directory.
+    pub(super) async fn share(&self, options: &Options, state: &Arc<StateDir>) -> anyhow::Result<()> {
+        let (Some(postgres), Some(_)) = (self.postgres(), &options.state_key_file) else { return Ok(()) };
+        let key = KeyFile::new(options.state_key_file.clone(), state.path()).key(true)?;
+        let (shared, state) = (Shared::new(Arc::clone(postgres), key), Arc::clone(state));
+        Ok(spawn_blocking(move || state.share(shared)).await??)
     }
 
     /// Opened before anything is served: a wrong key ends kubefold, and what an earlier process left half-made is not to be shown.
@@ -118,15 +156,15 @@ impl Records {
             Self::Directory => {
                 Journal::open(state.path(), key).context("cannot open the journal in the state directory")
             }
-            Self::Postgres(of) => Journal::open_in(&of.state, key).context("cannot open the journal in PostgreSQL"),
+            Self::Postgres(state) => Journal::open_in(state, key).context("cannot open the journal in PostgreSQL"),
         }
     }
 
     /// The storage of kubefold's own objects.
-    pub(super) async fn own(&self, state: &Path) -> Result<Arc<dyn Storage>, own::OwnStartError> {
+    pub(super) async fn own(&self, directory: &Path) -> Result<Arc<dyn Storage>, own::OwnStartError> {
         match self {
-            Self::Directory => own::open(state).await,
-            Self::Postgres(of) => own::open_in(&of.url, of.tls.clone()).await,
+            Self::Directory => own::open(directory).await,
+            Self::Postgres(state) => own::open_in(state.dialer(own::SCHEMA)).await,
         }
     }
 
@@ -135,21 +173,21 @@ impl Records {
         let key = options.state_key_file.clone().map(|file| KeyFile::new(Some(file), state.path()));
         match self {
             Self::Directory => Mirror::open(state.path(), config, key),
-            Self::Postgres(of) => Mirror::open_in(&of.state, state.path(), config, key),
+            Self::Postgres(of) => Mirror::open_in(of, state.path(), config, key),
         }
     }
 
     /// A database that cannot be reached makes kubefold no less ready: reads go on. One that another process has does.
     pub(super) fn check(&self) -> Option<Check> {
         let Self::Postgres(of) = self else { return None };
-        let figures = of.state.figures();
+        let figures = of.figures();
         Some(Check { name: "state".to_owned(), ready: !figures.is_lost, note: figures.error.unwrap_or_default() })
     }
 
     /// Registers what is counted about the database.
     pub(super) fn register(&self, exported: &mut Exported) {
         if let Self::Postgres(of) = self {
-            exported.register_collector(Box::new(OfState(Arc::clone(&of.state))));
+            exported.register_collector(Box::new(OfState(Arc::clone(of))));
         }
     }
 }
@@ -164,6 +202,8 @@ impl Collector for OfState {
         let help =
             "Whether state can be written to PostgreSQL: 1, or 0 while it cannot be reached or another process has it";
         encoder.encode_descriptor("up", help, None, MetricType::Gauge)?.encode_gauge(&i64::from(is_up))?;
+        let help = "Whether this process has the state in PostgreSQL: 1, or 0 while it waits for it";
+        encoder.encode_descriptor("held", help, None, MetricType::Gauge)?.encode_gauge(&i64::from(figures.is_held))?;
         let help = "Connections to PostgreSQL, and statements, that failed";
         let mut failures = encoder.encode_descriptor("failures", help, None, MetricType::Counter)?;
         failures.encode_counter::<NoLabelSet, _, u64>(&figures.failures, None)
@@ -181,7 +221,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let options = Options::of_tests(folder.path());
         let state = StateDir::open(&options.serving.state_dir).unwrap();
-        assert!(matches!(Records::open(&options, &state).await.unwrap(), Records::Directory));
+        assert!(matches!(Records::open(&options, &state).await.unwrap(), Opening::Here(Records::Directory)));
         let file = folder.path().join("url");
         let of = async |options: &Options| Records::open(options, &state).await.err().unwrap();
         let from_file = Options { state: Some(StateSource::File(file.clone())), ..options.clone() };

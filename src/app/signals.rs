@@ -20,10 +20,26 @@ impl Signals {
         })
     }
 
-    /// Until SIGTERM or SIGINT, and then until the drain is done; a second one cuts it short. SIGHUP reloads.
-    pub(super) async fn serve(mut self, reload: impl Fn(), drain: impl Future<Output = ()>) {
+    /// Until SIGTERM or SIGINT.
+    pub(super) async fn end(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
+    /// Until SIGTERM, SIGINT, or something else that ends it, and then until the drain is done; a second signal cuts it short.
+    /// SIGHUP reloads.
+    pub(super) async fn serve(
+        mut self,
+        reload: impl Fn(),
+        ended: impl Future<Output = ()>,
+        drain: impl Future<Output = ()>,
+    ) {
+        tokio::pin!(ended);
         loop {
             tokio::select! {
+                () = &mut ended => break,
                 _ = self.terminate.recv() => break,
                 _ = self.interrupt.recv() => break,
                 _ = self.hangup.recv() => reload(),

@@ -168,7 +168,7 @@ struct Serve {
     #[command(flatten)]
     serving: serving::ServingFlags,
     /// A database of PostgreSQL for unfinished writes, kubefold's own objects and the mirror: postgres://USER@HOST/DATABASE.
-    /// Only one process can use it. Default: files in the state directory.
+    /// With a key file, a further process waits until it can take over. Default: files in the state directory.
     #[arg(
         long,
         value_name = "URL",

@@ -23,9 +23,8 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, header, request::Parts};
 use http_body_util::BodyExt;
-use kubefold_sql::StateKey;
+use kubefold_sql::{StateKey, postgres::Dialer};
 use parking_lot::Mutex;
-use rustls::ClientConfig;
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
@@ -218,8 +217,8 @@ pub async fn open(state_dir: &Path) -> Result<Arc<dyn Storage>, OwnStartError> {
 /// Opens the objects in PostgreSQL.
 ///
 /// Errors: see [`OwnStartError`].
-pub async fn open_in(url: &str, tls: ClientConfig) -> Result<Arc<dyn Storage>, OwnStartError> {
-    Ok(Arc::new(Postgres::open_in(url, tls, Some(SCHEMA), Bounds::default()).await?))
+pub async fn open_in(dialer: Dialer) -> Result<Arc<dyn Storage>, OwnStartError> {
+    Ok(Arc::new(Postgres::open_by(dialer, Bounds::default()).await?))
 }
 
 /// One kind for each version of it that is served.

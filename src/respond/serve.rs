@@ -29,6 +29,12 @@ pub enum GateError {
         "kubefold cannot write its audit log, so it changes nothing; its log has the cause, and reads are answered meanwhile"
     )]
     Unaudited,
+    /// This process waits for the state that another one has.
+    #[error("this kubefold is a standby ({holder}); it answers once it has taken over, and nothing was done")]
+    Standby {
+        /// Who answers now.
+        holder: String,
+    },
     /// The code that should have answered panicked.
     #[error("kubefold failed at this request; its log has the cause under the Audit-Id")]
     Panicked,
@@ -38,14 +44,14 @@ impl ApiError for GateError {
     fn blame(&self) -> Blame {
         match self {
             Self::Unauthorized | Self::Impersonation(_) | Self::OtherSite | Self::HealthMethod => Blame::Downstream,
-            Self::Unaudited | Self::Panicked => Blame::Kubefold,
+            Self::Unaudited | Self::Panicked | Self::Standby { .. } => Blame::Kubefold,
         }
     }
 
     fn retry(&self) -> Retry {
         match self {
             Self::Unauthorized | Self::Impersonation(_) | Self::OtherSite | Self::HealthMethod => Retry::Never,
-            Self::Unaudited => Retry::Always,
+            Self::Unaudited | Self::Standby { .. } => Retry::Always,
             Self::Panicked => Retry::IfRead,
         }
     }
@@ -60,6 +66,12 @@ impl From<GateError> for Status {
             GateError::Impersonation(_) => Self::bad_request(message),
             GateError::HealthMethod => Self::method_not_allowed(message),
             GateError::Unaudited => Self::unavailable(message),
+            // Nothing was done: a client may send it again, to whichever replica.
+            GateError::Standby { .. } => {
+                let mut status = Self::unavailable(message);
+                status.details.retry_after_seconds = Some(1);
+                status
+            }
             GateError::Panicked => Self::internal(message),
         }
     }

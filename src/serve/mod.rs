@@ -11,6 +11,7 @@ pub mod login;
 mod monitor;
 mod published;
 pub mod revoked;
+mod shared;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -20,5 +21,6 @@ pub use audit::{AuditError, AuditOptions, Auditing};
 pub use gate::{Gate, Handler};
 pub use monitor::{Health, Monitor};
 pub use published::{Login, Published, PublishedError};
+pub use shared::{Shared, SharedError};
 pub use state::{StateDir, StateError};
 pub use traffic::Served;

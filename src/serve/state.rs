@@ -1,10 +1,19 @@
 //! The state directory: owned by one process at a time, readable by its user alone, written whole or not at all.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+use kubefold_sql::StateKey;
+
+use crate::serve::{
+    revoked::FILE,
+    shared::{AUTHORITY, SHARED, Shared, SharedError, is_shared, opened, united},
 };
 
 const LOCK_FILE: &str = "lock";
@@ -15,6 +24,8 @@ const PARTIAL_SUFFIX: &str = ".partial";
 pub struct StateDir {
     path: PathBuf,
     _lock: File,
+    /// Where files stand, too, that all replicas have to have alike.
+    shared: OnceLock<Shared>,
 }
 
 /// Why the state directory cannot be used.
@@ -27,6 +38,13 @@ pub enum StateError {
     Taken { path: PathBuf },
     #[error("state directory {}: others may enter it (mode {mode:03o}) and it holds private keys; run chmod 700 on it", .path.display())]
     Open { path: PathBuf, mode: u32 },
+    #[error(
+        "state directory {}: its certificate authority (ca.crt) is not the one that is in PostgreSQL; move ca.crt and ca.key \
+         away to take that one, which clients of the other replicas believe", .path.display()
+    )]
+    OtherAuthority { path: PathBuf },
+    #[error(transparent)]
+    Shared(#[from] Box<SharedError>),
 }
 
 impl StateDir {
@@ -57,7 +75,7 @@ impl StateDir {
                 fs::remove_file(entry.path()).map_err(io("remove a half-written file"))?;
             }
         }
-        Ok(Self { path: path.to_path_buf(), _lock: lock })
+        Ok(Self { path: path.to_path_buf(), _lock: lock, shared: OnceLock::new() })
     }
 
     /// Where it is.
@@ -74,8 +92,85 @@ impl StateDir {
         }
     }
 
-    /// Writes a file that after a crash is either the old one or the new one. Mode 0600, or 0644 for `public`.
+    /// Takes the certificate authority of all replicas before this process has the database. `false`: there is none yet.
+    ///
+    /// Errors: the directory has another one; another key encrypted it.
+    pub fn adopt(&self, sealed: &BTreeMap<String, Vec<u8>>, key: &StateKey) -> Result<bool, StateError> {
+        let known = opened(sealed, key).map_err(Box::new)?;
+        self.take_authority(&known)?;
+        Ok(AUTHORITY.iter().all(|name| known.contains_key(*name)))
+    }
+
+    /// Has the files that all replicas share stand in a database, too, from now on: what it has takes the place of what is here.
+    ///
+    /// Blocks. Errors: the database, or what is in it, does not go with this directory.
+    pub fn share(&self, shared: Shared) -> Result<(), StateError> {
+        self.meet(&shared)?;
+        self.shared.set(shared).ok();
+        Ok(())
+    }
+
+    /// Brings directory and database together: what the database has counts, and what it has not is of this directory.
+    fn meet(&self, shared: &Shared) -> Result<(), StateError> {
+        let known = shared.all().map_err(Box::new)?;
+        self.take_authority(&known)?;
+        for name in SHARED {
+            let local = self.read(name)?;
+            let whole = match (known.get(name), &local) {
+                (Some(known), Some(local)) if name == FILE => Some(united(known, local)),
+                (Some(known), _) => Some(known.clone()),
+                (None, local) => local.clone(),
+            };
+            let Some(whole) = whole else { continue };
+            if local.as_ref() != Some(&whole) {
+                self.keep(name, &whole)?;
+            }
+            if known.get(name) != Some(&whole) {
+                shared.write(name, &whole).map_err(Box::new)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_authority(&self, known: &BTreeMap<String, String>) -> Result<(), StateError> {
+        let [Some(certificate), Some(key)] = AUTHORITY.map(|name| known.get(name)) else { return Ok(()) };
+        match self.read("ca.crt")? {
+            Some(own) if own == *certificate => Ok(()),
+            Some(_) => Err(StateError::OtherAuthority { path: self.path.clone() }),
+            None => {
+                self.keep("ca.key", key)?;
+                self.keep("ca.crt", certificate)
+            }
+        }
+    }
+
+    /// Brings to the database which certificates were withdrawn here since. Blocks.
+    pub fn share_revoked(&self, known: &mut Option<String>) -> Result<(), StateError> {
+        let text = self.read(FILE)?;
+        if let (Some(shared), Some(text)) = (self.shared.get(), &text)
+            && *known != Some(text.clone())
+        {
+            shared.write(FILE, text).map_err(Box::new)?;
+        }
+        *known = text;
+        Ok(())
+    }
+
+    /// Writes a file that after a crash is either the old one or the new one. Mode 0600, or 0644 for `public`. One that all
+    /// replicas share is in their database before. Blocks.
     pub fn write(&self, name: &str, text: &str, public: bool) -> Result<(), StateError> {
+        if let Some(shared) = self.shared.get().filter(|_| is_shared(name)) {
+            shared.write(name, text).map_err(Box::new)?;
+        }
+        self.put(name, text, public)
+    }
+
+    /// Keeps what another replica has written.
+    fn keep(&self, name: &str, text: &str) -> Result<(), StateError> {
+        self.put(name, text, name == "ca.crt")
+    }
+
+    fn put(&self, name: &str, text: &str, public: bool) -> Result<(), StateError> {
         let target = self.path.join(name);
         let partial = self.path.join(format!("{name}{PARTIAL_SUFFIX}"));
         let write = || -> io::Result<()> {

@@ -31,11 +31,14 @@ const REPLICAS: u64 = 8;
 const REVISION_MAX: u64 = 1 << 53;
 /// How far ahead the high-water mark is written, so that it is written about once a minute.
 const RESERVED: u64 = 60_000_000 * REPLICAS;
+/// The clock is followed no further than this below the mark: what is left are revisions for while it cannot be raised.
+const SPARE: u64 = RESERVED / 4;
 
-/// Writes the high-water mark to where a later process finds it.
-pub type Reserve = Box<dyn Fn(Revision) -> std::io::Result<()> + Send + Sync>;
+/// Writes the high-water mark to where a later process finds it, and gives the one that it would find by now.
+pub type Reserve = Box<dyn Fn(Revision) -> std::io::Result<Revision> + Send + Sync>;
 
-/// The counter. It never falls behind the clock, and never behind what an earlier process gave out.
+/// The counter. It never falls behind what an earlier process gave out, and behind the clock only where the high-water mark
+/// does: while that cannot be written, each event takes the next revision, of which the rest of the mark has millions.
 pub struct Revisions {
     last: AtomicU64,
     replica: u64,
@@ -68,21 +71,36 @@ impl Revisions {
 
     /// Begins at the clock and reserves nothing: for tests and for stores that live no longer than their process.
     pub fn volatile() -> Self {
-        Self::new(Revision(0), 0, unix_micros, Box::new(|_| Ok(())))
+        Self::new(Revision(0), 0, unix_micros, Box::new(Ok))
     }
 
     /// Gives the next revision.
     pub fn next(&self) -> Revision {
-        let now = (self.clock)().saturating_sub(EPOCH_MICROS);
-        // A clock that is decades ahead is wrong, and following it once would spoil all revisions to come.
-        let now = if now < (REVISION_MAX - RESERVED) / REPLICAS { now } else { 0 };
+        self.renew();
+        let reserved = self.reserved.load(Ordering::Acquire);
+        let now = self.now().min(reserved.saturating_sub(SPARE) / REPLICAS);
         let advance = |last: u64| Some((last / REPLICAS + 1).max(now) * REPLICAS + self.replica);
         let last = self.last.fetch_update(Ordering::AcqRel, Ordering::Acquire, advance).unwrap_or_else(|last| last);
         let next = advance(last).unwrap_or(last);
-        if next > self.reserved.load(Ordering::Acquire) {
+        if next > reserved {
             self.reserve(next);
         }
         Revision(next)
+    }
+
+    /// Asks for what the next minute needs, if less than half of it is left.
+    pub fn renew(&self) {
+        let next = self.last.load(Ordering::Acquire).max(self.now() * REPLICAS);
+        if next + RESERVED / 2 > self.reserved.load(Ordering::Acquire) {
+            self.reserve(next);
+        }
+    }
+
+    /// Units: microseconds since 2025-01-01T00:00:00Z. A clock that is decades ahead is wrong, and following it once would spoil
+    /// all revisions to come.
+    fn now(&self) -> u64 {
+        let now = (self.clock)().saturating_sub(EPOCH_MICROS);
+        if now < (REVISION_MAX - RESERVED) / REPLICAS { now } else { 0 }
     }
 
     /// The latest revision given out, for any kind.
@@ -92,15 +110,23 @@ impl Revisions {
 
     fn reserve(&self, at_least: u64) {
         let write = self.reserve.lock();
-        if at_least <= self.reserved.load(Ordering::Acquire) {
+        if at_least + RESERVED / 2 <= self.reserved.load(Ordering::Acquire) {
             return;
         }
         let mark = at_least + RESERVED;
-        if let Err(error) = write(Revision(mark)) {
+        let kept = write(Revision(mark)).unwrap_or_else(|error| {
             // The clock still keeps revisions rising; only a clock that also jumps back could now repeat one.
             tracing::error!(%error, "the revision high-water mark could not be written to the state directory");
-        }
-        self.reserved.store(mark, Ordering::Release);
+            Revision(mark)
+        });
+        self.reserved.fetch_max(kept.0, Ordering::AcqRel);
+    }
+
+    /// The mark that has to be kept before the first revision is given out, above this one.
+    pub fn first_mark(high_water: Revision, clock: fn() -> u64) -> Revision {
+        Revision(
+            high_water.0.max(clock().saturating_sub(EPOCH_MICROS) * REPLICAS).min(REVISION_MAX - RESERVED) + RESERVED,
+        )
     }
 }
 
@@ -142,7 +168,7 @@ mod tests {
                 let (high_water, keep) = (Revision(mark.load(Ordering::SeqCst)), Arc::clone(mark));
                 let reserve = move |revision: Revision| {
                     keep.store(revision.0, Ordering::SeqCst);
-                    Ok(())
+                    Ok(revision)
                 };
                 Revisions::new(high_water, 5, || CLOCK.load(Ordering::SeqCst), Box::new(reserve))
             };
@@ -164,7 +190,7 @@ mod tests {
 
     #[test]
     fn revisions_rise_even_when_the_clock_stands_or_falls() {
-        let revisions = Revisions::new(Revision(0), 3, || EPOCH_MICROS + 10, Box::new(|_| Ok(())));
+        let revisions = Revisions::new(Revision(0), 3, || EPOCH_MICROS + 10, Box::new(Ok));
         let first = revisions.next();
         let second = revisions.next();
         assert!(second > first && second.0 % 8 == 3 && second == revisions.last());
@@ -176,12 +202,35 @@ mod tests {
         let keep = Arc::clone(&mark);
         let reserve = move |revision: Revision| {
             keep.store(revision.0, Ordering::SeqCst);
-            Ok(())
+            Ok(revision)
         };
         let earlier = Revisions::new(Revision(0), 0, unix_micros, Box::new(reserve));
         let given = (0..1000).map(|_| earlier.next()).max().unwrap();
-        let later = Revisions::new(Revision(mark.load(Ordering::SeqCst)), 0, || 0, Box::new(|_| Ok(())));
+        let later = Revisions::new(Revision(mark.load(Ordering::SeqCst)), 0, || 0, Box::new(Ok));
         assert!(later.next() > given);
+    }
+
+    /// Another process may begin above the mark meanwhile, by a clock that is behind this one.
+    #[test]
+    fn while_the_mark_is_not_kept_revisions_rise_within_it() {
+        static NOW: AtomicU64 = AtomicU64::new(EPOCH_MICROS + 3_600_000_000);
+        let clock = || NOW.load(Ordering::SeqCst);
+        let first = Revisions::first_mark(Revision(7), clock);
+        let mark = Arc::new(AtomicU64::new(first.0));
+        let kept = Arc::clone(&mark);
+        let revisions =
+            Revisions::new(Revision(7), 0, clock, Box::new(move |_| Ok(Revision(kept.load(Ordering::SeqCst)))));
+        let mut last = revisions.last();
+        assert!(last.0 >= 3_600_000_000 * REPLICAS && last < first);
+        NOW.fetch_add(600_000_000, Ordering::SeqCst);
+        for _ in 0..1000 {
+            let next = revisions.next();
+            assert!(next > last && next <= first);
+            last = next;
+        }
+        mark.store(clock() * REPLICAS, Ordering::SeqCst);
+        revisions.renew();
+        assert!(revisions.next().0 >= 4_200_000_000 * REPLICAS, "it follows the clock again");
     }
 
     #[test]

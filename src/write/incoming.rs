@@ -65,6 +65,10 @@ enum Aim {
 impl Writer<LiveFleet> {
     /// Answers what is neither a get, nor a list, nor a watch, nor the deletion of a collection.
     pub async fn answer(self: &Arc<Self>, write: Incoming<'_>, body: Body) -> Result<Response<Body>, Status> {
+        if let Err(error) = self.may_write() {
+            drain(body).await;
+            return Err(error.into());
+        }
         match (write.info.verb.as_str(), write.info.subresource.as_str()) {
             ("create", "") if is_binding(&write.target.gvr) => Box::pin(self.binding(write, body)).await,
             // What cannot be watched is in no store, by which its name could be promised.
@@ -76,6 +80,11 @@ impl Writer<LiveFleet> {
             ("create" | "update" | "patch" | "delete", _) => Box::pin(self.named(write, body)).await,
             _ => Err(self.not_built(write).into()),
         }
+    }
+
+    /// Errors: another process may have the state by now.
+    pub(super) fn may_write(&self) -> Result<(), WriteError> {
+        self.journal.check().map_err(|error| WriteError::Journal(Box::new(error)))
     }
 
     fn not_built(&self, write: Incoming<'_>) -> NotBuilt {
@@ -193,6 +202,7 @@ impl Writer<LiveFleet> {
         let asked = write.asked;
         let wanted = asked.wanted()?;
         let body = read_json(asked.headers, body).await?;
+        self.may_write()?;
         let Collection { ready, mut list, entries } = listed.await?;
         for entry in entries.iter().filter(|entry| entry.folded) {
             check_whole(&ready, asked.grants, &key(entry.namespace(), entry.name()))?;

@@ -152,6 +152,13 @@ impl Journal {
         self.state.as_ref()
     }
 
+    /// Says whether a write may begin now: whether this process has the state. Costs nothing.
+    ///
+    /// Errors: why it may not.
+    pub fn check(&self) -> Result<(), JournalError> {
+        Ok(self.state.as_ref().map_or(Ok(()), |state| state.check())?)
+    }
+
     fn of(opened: Opened) -> Result<Self, JournalOpenError> {
         let Opened { table, unfinished, placements, overridings, damaged, last, place } = opened;
         let mut inner = Inner { last, ..Inner::default() };

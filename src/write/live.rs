@@ -8,6 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use http::Method;
+use kubefold_sql::Postgres;
 use parking_lot::Mutex;
 use tokio::{sync::OwnedMutexGuard, time::Instant};
 
@@ -45,6 +46,8 @@ pub struct LiveFleet {
     /// One lock per key that is being written, by resource and key; forgotten when nobody has it.
     keys: Mutex<HashMap<(String, String), Weak<KeyLock>>>,
     pub(super) measured: Measured,
+    /// What says whether this process may change members still. `None`: no other one could.
+    lease: Option<Arc<Postgres>>,
 }
 
 type KeyLock = tokio::sync::Mutex<()>;
@@ -64,7 +67,12 @@ pub struct LiveHold {
 impl LiveFleet {
     /// Writes to these stores' members.
     pub fn new(stores: Arc<Stores>) -> Self {
-        Self { stores, keys: Mutex::default(), measured: Measured::default() }
+        Self { stores, keys: Mutex::default(), measured: Measured::default(), lease: None }
+    }
+
+    /// Changes members only while this process has the state.
+    pub fn under(self, lease: Option<Arc<Postgres>>) -> Self {
+        Self { lease, ..self }
     }
 
     fn member(&self, name: &MemberName) -> Option<Arc<Member>> {
@@ -93,6 +101,12 @@ impl Fleet for LiveFleet {
     type Hold = LiveHold;
 
     async fn call(&self, name: &MemberName, caller: &Caller, call: Call) -> Answer {
+        // Whoever has the state since finishes what this process began.
+        if call.method != Method::GET
+            && let Some(Err(error)) = self.lease.as_ref().map(|lease| lease.check())
+        {
+            return Answer::NotSent(error.to_string());
+        }
         match self.member(name) {
             Some(member) => member.call(Some(caller), call).await,
             None => unconfigured(name),

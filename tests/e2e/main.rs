@@ -65,6 +65,7 @@ mod shadow;
 mod shadow_informer;
 mod shared_objects;
 mod sso;
+mod standby;
 mod state;
 mod stored;
 mod streams;

@@ -21,7 +21,7 @@ use crate::{engine::Engine, postgres::Session};
 pub use crate::{
     error::{OpenError, SqlError},
     key::{KeyError, KeyFile, SealedError, StateKey},
-    postgres::{Postgres, PostgresError, PostgresFigures},
+    postgres::{Candidate, Holder, Postgres, PostgresError, PostgresFigures, SharedFiles, Waits},
     statement::{Sql, Statement},
     value::{Column, Row, Value},
 };

@@ -1,4 +1,4 @@
-//! State in PostgreSQL: one process at a time, and a server that comes and goes.
+//! State in PostgreSQL: one process at a time, others that wait for it, and a server that comes and goes.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -8,18 +8,18 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::{
-        Arc, LazyLock,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, LazyLock},
     thread,
     time::Duration,
 };
 
-use kubefold_sql::{Database, Durability, Postgres, PostgresError, Sql, SqlError, params};
+use kubefold_sql::{
+    Candidate, Database, Durability, Postgres, PostgresError, SharedFiles, Sql, SqlError, params, postgres::LOOK_EVERY,
+};
 use rustls::{ClientConfig, RootCertStore};
 use tempfile::TempDir;
 use testbed::PostgresServer;
+use tokio::time::Instant;
 
 /// One for all tests, each in a database of its own. It ends with the process.
 static SERVER: LazyLock<PostgresServer> = LazyLock::new(PostgresServer::start);
@@ -106,54 +106,156 @@ fn a_second_process_is_told_who_has_the_state() {
     assert_eq!(ids(&tables(&second.state())), [1]);
 }
 
+/// Takes the state as a process that waits for it does.
+fn taken(process: &Process) -> Arc<Postgres> {
+    let tls = ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+    let url = SERVER.database(process.name, None);
+    let mut candidate = Candidate::new(&url, tls, &["kubefold"], process.mark()).unwrap();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(60) {
+        if let Some(state) = candidate.look() {
+            return state;
+        }
+        assert!(candidate.waits().holder.is_some() && candidate.waits().error.is_none(), "{:?}", candidate.waits());
+        thread::sleep(LOOK_EVERY);
+    }
+    panic!("nobody gave the state away: {:?}", candidate.waits());
+}
+
+/// The holder cannot reach the server any more. What it had there stays.
+fn partition(process: &Process) {
+    fs::remove_file(process.link()).unwrap();
+}
+
 #[test]
-fn a_process_that_lost_the_state_writes_nothing_more() {
+fn a_holder_that_cannot_reach_the_server_acts_no_more_before_another_one_has_the_state() {
     let first = Process::new("lost");
     let (old, second) = (first.state(), Process::new("lost"));
     let before = tables(&old);
     insert(&before, 1).unwrap();
-    // The server believes that its connections are gone, and another one takes the state before it notices.
+    assert!(old.check().is_ok() && old.figures().is_held);
+    partition(&first);
     first.cut();
-    let new = second.state();
+    let watched = Arc::clone(&old);
+    // What it may do besides it may do for less time than the other one waits.
+    let trusted = thread::spawn(move || {
+        let began = Instant::now();
+        while watched.check().is_ok() && began.elapsed() < Duration::from_secs(60) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        (Instant::now(), watched.check().unwrap_err())
+    });
+    let new = taken(&second);
+    let now = Instant::now();
+    let (until, why) = trusted.join().unwrap();
+    assert!(until < now, "two processes act as the holder");
+    assert!(why.is_away() && why.to_string().contains("cannot be reached"), "{why}");
     let after = tables(&new);
     insert(&after, 2).unwrap();
-    let refused = insert(&before, 3).unwrap_err();
+    assert!(insert(&before, 3).unwrap_err().is_away());
+    // It sees the server again.
+    SERVER.link(&first.link());
+    eventually("it is told", || old.figures().is_lost);
+    let refused = insert(&before, 4).unwrap_err();
     assert!(refused.is_lost() && !refused.is_outcome_unknown(), "{refused}");
-    assert!(
-        refused.to_string().contains("has the state in PostgreSQL since; this process writes nothing more"),
-        "{refused}"
-    );
-    assert!(old.figures().is_lost && !new.figures().is_lost);
+    let why = "has the state in PostgreSQL since; this process writes nothing more";
+    assert!(refused.to_string().contains(why) && old.check().unwrap_err().is_lost(), "{refused}");
+    assert!(!new.figures().is_lost && new.check().is_ok());
     assert_eq!(ids(&after), [1, 2]);
 }
 
 #[test]
-fn a_transaction_of_a_process_that_lost_the_state_is_not_stored_after_the_next_one_has_it() {
+fn a_holder_that_hangs_in_a_transaction_stores_nothing_of_it() {
     let first = Process::new("fenced");
     let old = first.state();
     let database = tables(&old);
-    let taken = Arc::new(AtomicUsize::new(0));
-    let (counted, second) = (Arc::clone(&taken), Arc::new(Process::new("fenced")));
-    let taker = Arc::clone(&second);
-    let written = database.write(Durability::Synced, move |sql| {
-        sql.execute("INSERT INTO things VALUES (1)", &[])?;
-        // Its lock is gone, but not this transaction.
-        SERVER.sql(
-            "SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_database ON pg_database.oid = database
-             WHERE locktype = 'advisory' AND datname = 'fenced'",
-        );
-        let taking = thread::spawn(move || {
-            let state = taker.state();
-            counted.fetch_add(1, Ordering::SeqCst);
-            ids(&tables(&state))
+    let second = Process::new("fenced");
+    let link = first.link();
+    let (hung, hangs) = std::sync::mpsc::channel();
+    let (go_on, goes_on) = std::sync::mpsc::channel();
+    let writer = thread::spawn(move || {
+        let written = database.write(Durability::Synced, move |sql| {
+            sql.execute("INSERT INTO things VALUES (1)", &[])?;
+            // The row of the holder stays locked while this goes on.
+            hung.send(()).unwrap();
+            goes_on.recv().unwrap();
+            sql.execute("INSERT INTO things VALUES (2)", &[])
         });
-        thread::sleep(Duration::from_millis(500));
-        Ok((taking, taken.load(Ordering::SeqCst)))
+        (written.unwrap_err(), insert(&database, 3))
     });
-    let (taking, had_taken) = written.unwrap();
-    assert_eq!(had_taken, 0, "the next process waits for what is under way");
-    assert_eq!(taking.join().unwrap(), [1], "and sees it");
-    assert!(insert(&database, 2).unwrap_err().is_lost());
+    hangs.recv().unwrap();
+    fs::remove_file(link).unwrap();
+    // Its lease ends, its transaction does not.
+    SERVER.sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'fenced' AND state = 'idle'
+         AND query LIKE 'UPDATE kubefold.holder%'",
+    );
+    let new = taken(&second);
+    let after = tables(&new);
+    assert!(ids(&after).is_empty());
+    insert(&after, 4).unwrap();
+    SERVER.link(&first.link());
+    go_on.send(()).unwrap();
+    let (failed, later) = writer.join().unwrap();
+    assert!(!failed.is_outcome_unknown(), "{failed}");
+    assert!(later.is_err());
+    assert_eq!(ids(&after), [4]);
+}
+
+#[test]
+fn a_server_that_is_away_for_all_makes_no_other_holder() {
+    let first = Process::new("outage");
+    let second = Process::new("outage");
+    let state = first.state();
+    let tls = ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+    SERVER.link(&second.link());
+    let url = SERVER.database("outage", Some(&second.link()));
+    let mut candidate = Candidate::new(&url, tls, &["kubefold"], second.mark()).unwrap();
+    let mut look = || {
+        assert!(candidate.look().is_none(), "there are two");
+        thread::sleep(LOOK_EVERY);
+        candidate.waits().clone()
+    };
+    assert!(look().holder.is_some());
+    for process in [&first, &second] {
+        partition(process);
+    }
+    first.cut();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(4) {
+        assert!(look().error.is_some());
+    }
+    assert!(state.check().unwrap_err().is_away());
+    for process in [&first, &second] {
+        SERVER.link(&process.link());
+    }
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(4) {
+        look();
+    }
+    eventually("it goes on", || state.check().is_ok());
+    assert!(!state.figures().is_lost && look().error.is_none());
+}
+
+#[test]
+fn a_holder_that_ends_is_followed_at_once_and_tells_its_number() {
+    let first = Process::new("numbers");
+    let state = first.state();
+    assert_eq!(state.number(), 0);
+    assert_eq!(state.reserve(1_000), 0, "it is kept a moment later");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(state.reserved(5_000));
+    assert_eq!(state.reserve(7), 5_000, "it does not fall");
+    let files = SharedFiles::of(&state);
+    files.write("ca.crt", b"old").unwrap();
+    files.write("ca.crt", b"new").unwrap();
+    let waits = thread::spawn(|| taken(&Process::new("numbers")));
+    runtime.block_on(state.release());
+    assert!(files.write("ca.crt", b"late").unwrap_err().is_lost());
+    assert!(runtime.block_on(state.lost()).contains("has left the state"));
+    let next = waits.join().unwrap();
+    assert_eq!(next.number(), 5_000);
+    assert_eq!(SharedFiles::of(&next).all().unwrap(), [("ca.crt".to_owned(), b"new".to_vec())].into());
 }
 
 #[test]
@@ -166,10 +268,10 @@ fn a_connection_that_was_lost_is_made_again_before_anybody_notices() {
         insert(&database, id).unwrap();
     }
     assert_eq!(ids(&database), [1, 2, 3]);
-    // The lock, too.
-    let held = "SELECT count(*) FROM pg_locks JOIN pg_database ON pg_database.oid = database WHERE locktype = 'advisory' AND datname = 'again'";
-    eventually("the lock is held again", || SERVER.sql(held) == "1");
-    assert!(!state.figures().is_lost);
+    // The lease, too.
+    let [_, beat] = row(&process);
+    eventually("it beats", || row(&process)[1] > beat + 1);
+    assert!(!state.figures().is_lost && state.check().is_ok());
 }
 
 #[test]

@@ -93,7 +93,8 @@ impl Kubefold {
         kubefold
     }
 
-    fn launch_with(file: &FleetFile, flags: &[&str]) -> Self {
+    /// Starts it with more flags and does not wait.
+    pub fn launch_with(file: &FleetFile, flags: &[&str]) -> Self {
         let dir = directory::temporary("kubefold");
         let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
         let kubefold = Self { process: Mutex::new(None), port: Port::reserve(), dir, flags, namespace: None };
@@ -260,6 +261,33 @@ impl Kubefold {
             assert!(removed.is_ok() || !self.state_dir().join(file).exists(), "{file} stays");
         }
         self.restart().await;
+    }
+
+    /// Starts it again and does not wait. Kills it first if it runs.
+    pub fn relaunch(&self) {
+        self.kill9();
+        self.run();
+    }
+
+    /// Waits until `/livez` is 200, ready or not, and keeps the kubeconfig that it hands out.
+    pub async fn alive(&self) {
+        eventually(READY_TIMEOUT, async || {
+            self.assert_running();
+            self.save_kubeconfig().await?;
+            let answer = self.api().await.try_request(Method::GET, "/livez", "").await?;
+            (answer.status == StatusCode::OK).then_some(()).ok_or_else(|| format!("{answer}\n{}", self.log()))
+        })
+        .await;
+    }
+
+    /// Stops it where it is: it answers nothing, and its connections stay.
+    pub fn pause(&self) {
+        self.process.lock().as_ref().expect("a running kubefold").pause();
+    }
+
+    /// Lets it go on where it was stopped.
+    pub fn resume(&self) {
+        self.process.lock().as_ref().expect("a running kubefold").resume();
     }
 
     /// Waits until it ends of itself.

@@ -82,7 +82,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let signals = Signals::follow()?;
     let app = Box::pin(ApiServerApp::start(options)).await?;
     // The files that it follows are read again anyway.
-    signals.serve(|| (), app.drain()).await;
+    signals.serve(|| (), std::future::pending(), app.drain()).await;
     Ok(())
 }
 

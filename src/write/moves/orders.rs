@@ -42,6 +42,7 @@ impl Writer<LiveFleet> {
         let body = read_json(asked.headers, body).await?;
         let command: Command = serde_json::from_slice(&body)
             .map_err(|error| WriteError::Body { what: "command", cause: error.to_string() })?;
+        self.may_write()?;
         let by = asked.caller.user.clone();
         let this = std::sync::Arc::clone(self);
         // A client that hangs up does not cut it in two.

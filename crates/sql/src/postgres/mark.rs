@@ -3,9 +3,11 @@
 use std::{fs, path::PathBuf};
 
 const FORMAT: &str = "kubefold-state-1";
+/// Of what another process does to the database, one of so many changes is noted.
+const NOTE_EVERY: i64 = 120;
 
 /// The file.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Mark {
     path: PathBuf,
 }
@@ -35,6 +37,15 @@ impl Mark {
         }
         let identity = words.next()?.to_owned();
         Some(Seen { identity, epoch: words.next()?.parse().ok()?, beat: words.next()?.parse().ok()? })
+    }
+
+    /// Notes how far a database goes on that another process has, now and then.
+    pub(super) fn note(&self, seen: impl FnOnce(String) -> Seen) {
+        let Some(before) = self.read() else { return };
+        let now = seen(before.identity.clone());
+        if now.goes_on(&before) && (now.epoch > before.epoch || now.beat > before.beat + NOTE_EVERY) {
+            self.write(&now);
+        }
     }
 
     /// Notes it: whole or not at all. Where the disk refuses, a backup may go unnoticed; that is logged.

@@ -1,40 +1,49 @@
 //! State in PostgreSQL: one process has it at a time, and what another process may not write is not written.
 //!
-//! A process holds an advisory lock, on a connection of its own (`lease`), and an epoch in the row of the holder. Each
-//! transaction begins by looking for that epoch (`session`), and locks the row against the next holder until it ends. So a
-//! process that lost its lock, without knowing it yet, stores nothing any more.
+//! A process has a lease (`lease`): a row that it changes every moment, with an epoch. Each transaction begins by looking for
+//! that epoch (`session`), and locks the row against the next holder until it ends. So a process that lost its lease, without
+//! knowing it yet, stores nothing any more; what it does elsewhere it does while [`Postgres::check`] says so. Others are a
+//! [`Candidate`] until the row is free, or does not change.
 
+mod candidate;
 mod error;
+mod files;
 mod lease;
 mod link;
 mod mark;
 mod session;
 mod standing;
 
-use std::{fmt, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
+use std::{fmt, mem, path::PathBuf, sync::Arc, thread, time::Duration};
 
 use rustls::ClientConfig;
 use tokio::{
-    runtime::{Builder, Handle, Runtime},
+    runtime::{Handle, Runtime},
     task::JoinSet,
-    time::{Instant, sleep},
+    time::timeout,
 };
 use tokio_postgres::Config;
 
-use self::{lease::Held, link::block, mark::Mark, standing::Standing};
-use crate::error::why;
+use self::{
+    lease::application,
+    mark::Mark,
+    standing::{Held, Standing},
+};
+use crate::SqlError;
 
 pub(crate) use self::session::Session;
 pub use self::standing::{Holder, PostgresFigures};
 pub use self::{
+    candidate::{Candidate, LOOK_EVERY, Waits},
     error::{PostgresError, identity_of},
+    files::SharedFiles,
     link::{Dialer, Link},
 };
 
-/// How long a start waits for a server that cannot be reached.
-const START_WAIT: Duration = Duration::from_secs(30);
-/// Between two tries of that.
-const START_PAUSE: Duration = Duration::from_secs(1);
+/// How long a start waits for another process that may be gone.
+const TAKE_WAIT: Duration = Duration::from_secs(5);
+/// How long a process that ends waits until it has said so.
+const RELEASE_WAIT: Duration = Duration::from_secs(3);
 
 /// State in a database of PostgreSQL, which this process alone writes.
 pub struct Postgres {
@@ -43,8 +52,10 @@ pub struct Postgres {
     standing: Arc<Standing>,
     epoch: i64,
     is_restored: bool,
-    /// Holds the lock.
-    _guard: JoinSet<()>,
+    /// The highest number that earlier processes reserved.
+    number: i64,
+    /// Keeps the lease.
+    guard: JoinSet<()>,
     /// What drives the connections. `None` while this is dropped.
     runtime: Option<Runtime>,
     handle: Handle,
@@ -57,7 +68,8 @@ impl fmt::Debug for Postgres {
 }
 
 impl Postgres {
-    /// Takes a database, and makes these schemas where they are not there; the first has what says who has it.
+    /// Takes a database, and makes these schemas where they are not there; the first has what says who has it. A process that
+    /// would wait for another one is a [`Candidate`].
     ///
     /// `url` is a connection string of libpq; `tls` is used if the server has TLS and `sslmode` does not forbid it. `mark` is a
     /// file outside of the database, which tells a database that was restored from a backup.
@@ -65,24 +77,81 @@ impl Postgres {
     /// Blocks: 30 s at most while the server cannot be reached, and 5 s while another process has the database. Errors: see
     /// [`PostgresError`].
     pub fn open(url: &str, tls: ClientConfig, schemas: &[&str], mark: PathBuf) -> Result<Arc<Self>, PostgresError> {
-        let config = Config::from_str(url).map_err(|error| PostgresError::Url(why(&error)))?;
-        let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("sql-postgres").enable_all().build()?;
+        Candidate::new(url, tls, schemas, mark)?.take()
+    }
+
+    /// A database that was taken. `runtime` drives the connections.
+    fn of(held: Held, mut config: Config, tls: ClientConfig, mark: Mark, runtime: Runtime) -> Arc<Self> {
+        let (epoch, is_restored, number) = (held.epoch, held.is_restored, held.number);
+        // Whoever takes it next ends them by this name.
+        config.application_name(application(epoch));
+        let standing = Arc::new(Standing::new(place_of(&config), &held, mark));
         let handle = runtime.handle().clone();
-        let mark = Mark::new(mark);
-        let taken = block(&handle, take(&config, &tls, schemas, &mark));
-        let held = match taken {
-            Ok(held) => held,
-            Err(error) => {
-                runtime.shutdown_background();
-                return Err(error);
-            }
-        };
-        let (epoch, is_restored) = (held.epoch, held.is_restored);
-        let standing = Arc::new(Standing::new(told(&config), held.beat, mark));
+        let keeping = lease::keep(held, config.clone(), tls.clone(), Arc::clone(&standing));
+        let left = Arc::clone(&standing);
         let mut guard = JoinSet::new();
-        guard.spawn_on(lease::keep(held, config.clone(), tls.clone(), Arc::clone(&standing)), &handle);
+        guard.spawn_on(
+            async move {
+                keeping.await;
+                left.leave();
+            },
+            &handle,
+        );
         let runtime = Some(runtime);
-        Ok(Arc::new(Self { config, tls, standing, epoch, is_restored, _guard: guard, runtime, handle }))
+        Arc::new(Self { config, tls, standing, epoch, number, is_restored, guard, runtime, handle })
+    }
+
+    /// Connections to a schema of it, by which the next process knows whose they are.
+    pub fn dialer(&self, schema: &str) -> Dialer {
+        Dialer::of(self.config.clone(), self.tls.clone(), schema, self.handle.clone())
+    }
+
+    /// Says whether this process may act as the one that has the database, by its own clock: the lease was renewed a moment ago.
+    /// Costs nothing.
+    ///
+    /// Errors: why it may not, now or ever again.
+    pub fn check(&self) -> Result<(), SqlError> {
+        self.standing.check()
+    }
+
+    /// Waits until this process may not write any more, and says why.
+    ///
+    /// Cancel: safe.
+    pub async fn lost(&self) -> String {
+        self.standing.is_over().await
+    }
+
+    /// Has this process write nothing more, and the next one begin without waiting. A process that drops this does the same,
+    /// without a word about when.
+    ///
+    /// Cancel: the next one begins a few seconds later.
+    pub async fn release(&self) {
+        self.standing.release();
+        if timeout(RELEASE_WAIT, self.standing.is_left()).await.is_err() {
+            tracing::warn!(
+                place = self.place(),
+                "the state could not be left to another process: it waits for a moment"
+            );
+        }
+    }
+
+    /// The highest number that processes reserved before this one.
+    pub fn number(&self) -> u64 {
+        u64::try_from(self.number).unwrap_or_default()
+    }
+
+    /// Asks that later holders are told of a number: that theirs has to be above it. Gives the one of which they would be told by
+    /// now; what was asked for is kept a moment later.
+    pub fn reserve(&self, number: u64) -> u64 {
+        let kept = self.standing.reserve(i64::try_from(number).unwrap_or(i64::MAX));
+        u64::try_from(kept).unwrap_or_default()
+    }
+
+    /// The same, and waits until it is kept.
+    ///
+    /// Cancel: safe.
+    pub async fn reserved(&self, number: u64) {
+        self.standing.reserved(i64::try_from(number).unwrap_or(i64::MAX)).await;
     }
 
     /// As a log may say it: without user, password and parameters.
@@ -104,29 +173,24 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            // Waiting for it is not allowed where a future is dropped.
+        let Some(runtime) = self.runtime.take() else { return };
+        self.standing.release();
+        let standing = Arc::clone(&self.standing);
+        let mut guard = mem::take(&mut self.guard);
+        // Waiting for it is not allowed where a future is dropped.
+        let leaving = thread::Builder::new().name("sql-postgres-end".to_owned()).spawn(move || {
+            runtime.block_on(async { drop(timeout(RELEASE_WAIT, standing.is_left()).await) });
+            guard.abort_all();
             runtime.shutdown_background();
-        }
-    }
-}
-
-/// Takes the database, and waits a while for a server that cannot be reached.
-async fn take(config: &Config, tls: &ClientConfig, schemas: &[&str], mark: &Mark) -> Result<Held, PostgresError> {
-    let began = Instant::now();
-    loop {
-        match lease::take(config, tls, schemas, mark).await {
-            Err(PostgresError::Sql(error)) if error.is_away() && began.elapsed() < START_WAIT => {
-                tracing::warn!(place = told(config), %error, "PostgreSQL cannot be reached; trying again");
-                sleep(START_PAUSE).await;
-            }
-            taken => return taken,
+        });
+        if let Err(error) = leaving {
+            tracing::warn!(%error, "the state is not left to another process: it waits for a moment");
         }
     }
 }
 
 /// A database as a log may say it.
-fn told(config: &Config) -> String {
+fn place_of(config: &Config) -> String {
     let host = config.get_hosts().first().map_or_else(String::new, |host| match host {
         tokio_postgres::config::Host::Tcp(name) => name.clone(),
         tokio_postgres::config::Host::Unix(path) => path.display().to_string(),

@@ -38,8 +38,7 @@ struct Rest {
 
 impl Session {
     pub(crate) fn new(state: Arc<Postgres>, schema: &str) -> Self {
-        let (config, tls) = (state.config.clone(), state.tls.clone());
-        let dialer = Dialer::of(config, tls, schema, state.handle.clone());
+        let dialer = state.dialer(schema);
         Self { state, dialer, link: None, is_open: false, rest: None }
     }
 

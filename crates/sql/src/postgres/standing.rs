@@ -10,10 +10,33 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
 
-use super::mark::{Mark, Seen};
+use super::{
+    link::Driven,
+    mark::{Mark, Seen},
+};
 use crate::error::SqlError;
+
+/// How long a holder acts by a change of the row that was answered, from when it was sent.
+pub(super) const TRUSTED: Duration = Duration::from_secs(2);
+
+/// A database that is this process's.
+pub(super) struct Held {
+    pub(super) driven: Driven,
+    pub(super) identity: String,
+    pub(super) epoch: i64,
+    pub(super) beat: i64,
+    /// The highest number that earlier holders reserved.
+    pub(super) number: i64,
+    /// Sent before the row was this process's.
+    pub(super) since: Instant,
+    /// It is older than what was seen of it, or another one.
+    pub(super) is_restored: bool,
+}
 
 /// The process that has a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +65,8 @@ pub struct PostgresFigures {
     pub error: Option<String>,
     /// This process may not write any more.
     pub is_lost: bool,
+    /// This process may act as the one that has the database: its lease is not lost, and was renewed a moment ago.
+    pub is_held: bool,
     /// Connections and statements that failed since the start.
     pub failures: u64,
 }
@@ -51,12 +76,23 @@ pub struct PostgresFigures {
 pub(super) struct Standing {
     place: String,
     /// As it was last seen in the row of the holder.
-    beat: AtomicI64,
+    seen: Mutex<Seen>,
     mark: Mark,
     away: Mutex<Option<Away>>,
     failures: AtomicU64,
+    /// When the last change of the row that was answered was sent.
+    held: Mutex<Instant>,
+    /// The number that this process would reserve, and the one that is reserved.
+    wanted: AtomicI64,
+    reserved: watch::Sender<i64>,
+    /// Has the row changed at once.
+    asked: Notify,
     /// Why this process may not write any more.
     lost: OnceLock<String>,
+    /// Whether that is so, for those who wait for it.
+    is_over: watch::Sender<bool>,
+    /// Whether nothing keeps the lease any more.
+    is_left: watch::Sender<bool>,
 }
 
 #[derive(Debug)]
@@ -66,9 +102,21 @@ struct Away {
 }
 
 impl Standing {
-    pub(super) fn new(place: String, beat: i64, mark: Mark) -> Self {
-        let (away, failures) = (Mutex::default(), AtomicU64::default());
-        Self { place, beat: AtomicI64::new(beat), mark, away, failures, lost: OnceLock::new() }
+    pub(super) fn new(place: String, held: &Held, mark: Mark) -> Self {
+        Self {
+            place,
+            seen: Mutex::new(Seen { identity: held.identity.clone(), epoch: held.epoch, beat: held.beat }),
+            mark,
+            away: Mutex::default(),
+            failures: AtomicU64::default(),
+            held: Mutex::new(held.since),
+            wanted: AtomicI64::new(held.number),
+            reserved: watch::Sender::new(held.number),
+            asked: Notify::new(),
+            lost: OnceLock::new(),
+            is_over: watch::Sender::new(false),
+            is_left: watch::Sender::new(false),
+        }
     }
 
     pub(super) fn place(&self) -> &str {
@@ -76,13 +124,97 @@ impl Standing {
     }
 
     pub(super) fn beat(&self) -> i64 {
-        self.beat.load(Ordering::Acquire)
+        self.seen.lock().beat
     }
 
     /// Notes how far the database was seen.
-    pub(super) fn saw(&self, seen: &Seen) {
-        self.beat.store(seen.beat, Ordering::Release);
-        self.mark.write(seen);
+    pub(super) fn saw(&self, beat: i64, is_noted: bool) {
+        self.seen.lock().beat = beat;
+        if is_noted {
+            self.note();
+        }
+    }
+
+    /// Notes outside of the database how far it was seen.
+    fn note(&self) {
+        let seen = self.seen.lock().clone();
+        self.mark.write(&seen);
+    }
+
+    /// The row was changed by what was sent then, and has this number.
+    pub(super) fn holds(&self, sent: Instant, number: i64) {
+        *self.held.lock() = sent;
+        self.reserved.send_replace(number);
+    }
+
+    /// Asks that a later holder is told of a number: that it is at least this one. Gives the one that is kept by now.
+    pub(super) fn reserve(&self, number: i64) -> i64 {
+        self.wanted.fetch_max(number, Ordering::AcqRel);
+        *self.reserved.borrow()
+    }
+
+    /// The same, and waits until it is kept.
+    pub(super) async fn reserved(&self, number: i64) {
+        let mut reserved = self.reserved.subscribe();
+        self.reserve(number);
+        self.asked.notify_one();
+        // It lives as long as this.
+        let _kept = reserved.wait_for(|kept| *kept >= number).await;
+    }
+
+    pub(super) fn wanted(&self) -> i64 {
+        self.wanted.load(Ordering::Acquire)
+    }
+
+    pub(super) async fn is_asked(&self) {
+        self.asked.notified().await;
+    }
+
+    pub(super) fn may_beat(&self) -> bool {
+        self.lost.get().is_none()
+    }
+
+    /// Says whether this process may act as the holder now. Errors: why it may not.
+    pub(super) fn check(&self) -> Result<(), SqlError> {
+        if let Some(lost) = self.lost() {
+            return Err(lost);
+        }
+        let since = self.held.lock().elapsed();
+        if since < TRUSTED {
+            return Ok(());
+        }
+        let why = self.away.lock().as_ref().map(|away| away.why.clone());
+        Err(SqlError::away(why.unwrap_or_else(|| {
+            format!(
+                "PostgreSQL ({}) has not renewed the lease of this process for {} ms",
+                self.place,
+                since.as_millis()
+            )
+        })))
+    }
+
+    /// This process would write nothing more: the next one may begin.
+    pub(super) fn release(&self) {
+        self.lost.get_or_init(|| "this process ends, and has left the state in PostgreSQL to the next one".to_owned());
+        self.note();
+        self.is_over.send_replace(true);
+        self.asked.notify_one();
+    }
+
+    /// Nothing keeps the lease any more.
+    pub(super) fn leave(&self) {
+        self.is_left.send_replace(true);
+    }
+
+    pub(super) async fn is_left(&self) {
+        let mut is_left = self.is_left.subscribe();
+        let _left = is_left.wait_for(|is_left| *is_left).await;
+    }
+
+    pub(super) async fn is_over(&self) -> String {
+        let mut is_over = self.is_over.subscribe();
+        let _over = is_over.wait_for(|is_over| *is_over).await;
+        self.lost.get().cloned().unwrap_or_default()
     }
 
     /// It answers.
@@ -119,8 +251,11 @@ impl Standing {
                 false => "the state in PostgreSQL was restored from a backup; start kubefold again".to_owned(),
             };
             tracing::error!(place = self.place, "{why}");
+            self.note();
             why
         });
+        self.is_over.send_replace(true);
+        self.asked.notify_one();
         SqlError::lost(why.clone())
     }
 
@@ -129,12 +264,14 @@ impl Standing {
     }
 
     pub(super) fn figures(&self) -> PostgresFigures {
+        let is_held = self.check().is_ok();
         let away = self.away.lock();
         let why = self.lost.get().or_else(|| away.as_ref().map(|away| &away.why));
         PostgresFigures {
             away: away.as_ref().map(|away| away.since.elapsed()),
             error: why.cloned(),
             is_lost: self.lost.get().is_some(),
+            is_held,
             failures: self.failures.load(Ordering::Relaxed),
         }
     }
@@ -145,16 +282,18 @@ impl Standing {
 pub(super) struct Found {
     pub(super) epoch: i64,
     pub(super) beat: i64,
+    /// Nobody has it.
+    pub(super) is_released: bool,
     pub(super) holder: Holder,
 }
 
 /// Of the row of the holder.
 pub(super) const FOUND: &str = "SELECT epoch, beat, host, pid,
-    to_char(since AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"') FROM kubefold.holder";
+    to_char(since AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'), is_released FROM kubefold.holder";
 
 impl Found {
     pub(super) fn of(row: &tokio_postgres::Row) -> Result<Self, tokio_postgres::Error> {
         let holder = Holder { host: row.try_get(2)?, pid: row.try_get(3)?, since: row.try_get(4)? };
-        Ok(Self { epoch: row.try_get(0)?, beat: row.try_get(1)?, holder })
+        Ok(Self { epoch: row.try_get(0)?, beat: row.try_get(1)?, is_released: row.try_get(5)?, holder })
     }
 }

@@ -33,20 +33,15 @@ impl Logged<Session> {
     ///
     /// Errors: see [`PostgresError`].
     pub async fn open(url: &str, tls: ClientConfig, bounds: Bounds) -> Result<Self, PostgresError> {
-        Self::open_in(url, tls, None, bounds).await
+        let dialer = Dialer::new(url, tls, None, Handle::current());
+        let dialer = dialer.map_err(|error| PostgresError::Url(error.to_string()))?;
+        Self::open_by(dialer, bounds).await
     }
 
-    /// The same in a schema that is there, whatever the search path of the connection is.
+    /// The same by connections that somebody else describes, in the schema that they begin in.
     ///
     /// Errors: see [`PostgresError`].
-    pub async fn open_in(
-        url: &str,
-        tls: ClientConfig,
-        schema: Option<&str>,
-        bounds: Bounds,
-    ) -> Result<Self, PostgresError> {
-        let dialer = Dialer::new(url, tls, schema, Handle::current());
-        let dialer = dialer.map_err(|error| PostgresError::Url(error.to_string()))?;
+    pub async fn open_by(dialer: Dialer, bounds: Bounds) -> Result<Self, PostgresError> {
         Self::start(move || Session::open(dialer, bounds)).await
     }
 }

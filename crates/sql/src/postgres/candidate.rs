@@ -1,0 +1,179 @@
+//! A process that would have a database, and waits until it may.
+
+use std::{collections::BTreeMap, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
+
+use rustls::ClientConfig;
+use tokio::{runtime::Builder, time::Instant};
+use tokio_postgres::Config;
+
+use super::{
+    Holder, Postgres, PostgresError, TAKE_WAIT,
+    lease::{self, Looked, Watched, prompt},
+    link::{Driven, block, connect},
+    mark::Mark,
+    place_of,
+};
+use crate::{SqlError, error::why};
+
+/// How long a start waits for a server that cannot be reached.
+const START_WAIT: Duration = Duration::from_secs(30);
+/// Between two tries of that.
+const START_PAUSE: Duration = Duration::from_secs(1);
+/// How often to look. See [`Candidate::look`].
+pub const LOOK_EVERY: Duration = lease::LOOK_EVERY;
+
+/// A process that would have a database, and has nothing of it yet.
+pub struct Candidate {
+    config: Config,
+    tls: ClientConfig,
+    mark: Mark,
+    /// `None` once it is the holder's.
+    runtime: Option<tokio::runtime::Runtime>,
+    driven: Option<Driven>,
+    watched: Option<Watched>,
+    waits: Waits,
+}
+
+/// What a candidate waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// Who has the database, as far as was seen.
+    pub holder: Option<Holder>,
+    /// Why the database could not be asked the last time.
+    pub error: Option<String>,
+}
+
+impl std::fmt::Debug for Candidate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Candidate").field("waits", &self.waits).finish_non_exhaustive()
+    }
+}
+
+impl Candidate {
+    /// Connects, and makes these schemas where they are not there; the first has what says who has the database.
+    ///
+    /// `url` is a connection string of libpq; `tls` is used if the server has TLS and `sslmode` does not forbid it. `mark` is a
+    /// file outside of the database, which tells a database that was restored from a backup.
+    ///
+    /// Blocks: 30 s at most while the server cannot be reached. Errors: see [`PostgresError`].
+    pub fn new(url: &str, tls: ClientConfig, schemas: &[&str], mark: PathBuf) -> Result<Self, PostgresError> {
+        let config = Config::from_str(url).map_err(|error| PostgresError::Url(why(&error)))?;
+        let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("sql-postgres").enable_all().build()?;
+        let mark = Mark::new(mark);
+        let mut this =
+            Self { config, tls, mark, runtime: Some(runtime), driven: None, watched: None, waits: Waits::default() };
+        let began = Instant::now();
+        loop {
+            match this.prepare(schemas) {
+                Err(PostgresError::Sql(error)) if error.is_away() && began.elapsed() < START_WAIT => {
+                    let place = place_of(&this.config);
+                    tracing::warn!(place, %error, "PostgreSQL cannot be reached; trying again");
+                    std::thread::sleep(START_PAUSE);
+                }
+                prepared => return prepared.map(|()| this),
+            }
+        }
+    }
+
+    fn prepare(&mut self, schemas: &[&str]) -> Result<(), PostgresError> {
+        let Self { config, tls, runtime, .. } = &*self;
+        let runtime = runtime.as_ref().ok_or_else(SqlError::ended)?;
+        let prepared = block(runtime.handle(), async {
+            let driven = connect(config, tls).await?;
+            lease::prepare(&driven.client, schemas).await?;
+            Ok::<_, PostgresError>(driven)
+        });
+        self.driven = Some(prepared?);
+        Ok(())
+    }
+
+    /// Takes the database, unless another process has it and lives.
+    ///
+    /// Blocks: 5 s at most. Errors: the server cannot be reached, or that process has it.
+    pub fn take(mut self) -> Result<Arc<Postgres>, PostgresError> {
+        let began = Instant::now();
+        loop {
+            if let Some(taken) = self.look() {
+                return Ok(taken);
+            }
+            if began.elapsed() >= TAKE_WAIT {
+                return Err(match self.waits {
+                    Waits { holder: Some(ref holder), error: None } => PostgresError::InUse(holder.clone()),
+                    Waits { ref error, .. } => SqlError::away(error.clone().unwrap_or_default()).into(),
+                });
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Looks whether nobody has the database, and takes it then. To be called again and again, [`LOOK_EVERY`]: the time between
+    /// two looks that were both answered is what a holder that does not answer is judged by.
+    ///
+    /// Blocks: a few seconds at most.
+    pub fn look(&mut self) -> Option<Arc<Postgres>> {
+        match self.try_look() {
+            Ok(Looked::Taken(held)) => {
+                let runtime = self.runtime.take()?;
+                let (config, tls, mark) = (self.config.clone(), self.tls.clone(), self.mark.clone());
+                return Some(Postgres::of(*held, config, tls, mark, runtime));
+            }
+            Ok(Looked::Held(found, watched)) => {
+                self.watched = Some(watched);
+                self.waits = Waits { holder: Some(found.holder), error: None };
+            }
+            Err(error) => {
+                // The holder may not reach it either.
+                (self.watched, self.driven) = (None, None);
+                self.waits.error = Some(error.to_string());
+            }
+        }
+        None
+    }
+
+    fn try_look(&mut self) -> Result<Looked, SqlError> {
+        let Self { config, tls, mark, runtime, driven, watched, .. } = self;
+        let runtime = runtime.as_ref().ok_or_else(SqlError::ended)?;
+        block(runtime.handle(), async {
+            if driven.as_ref().is_none_or(|driven| driven.client.is_closed()) {
+                *driven = Some(prompt(connect(config, tls)).await?);
+                *watched = None;
+            }
+            lease::look(driven, *watched, mark).await
+        })
+    }
+
+    /// What it waits for.
+    pub fn waits(&self) -> &Waits {
+        &self.waits
+    }
+
+    /// As a log may say it: without user, password and parameters.
+    pub fn place(&self) -> String {
+        place_of(&self.config)
+    }
+
+    /// The files that all processes share, by name.
+    ///
+    /// Blocks. Errors: the database cannot be read.
+    pub fn files(&mut self) -> Result<BTreeMap<String, Vec<u8>>, SqlError> {
+        let Self { config, tls, runtime, driven, .. } = self;
+        let runtime = runtime.as_ref().ok_or_else(SqlError::ended)?;
+        block(runtime.handle(), async {
+            if driven.as_ref().is_none_or(|driven| driven.client.is_closed()) {
+                *driven = Some(prompt(connect(config, tls)).await?);
+            }
+            let client = &driven.as_ref().ok_or_else(SqlError::ended)?.client;
+            let rows = super::link::answered(async { Ok(client.query(super::files::ALL, &[]).await?) }).await?;
+            rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+        })
+    }
+}
+
+impl Drop for Candidate {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // Waiting for it is not allowed where a future is dropped.
+            runtime.shutdown_background();
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Two kubefolds on one PostgreSQL: one has the state, the other one waits for it and takes over.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use http::{Method, StatusCode};
+use serde_json::json;
+
+use testbed::{
+    Answer, FleetFile, Kubectl, Kubefold, Member, MemberOptions, PostgresServer, Relay, Testbed, eventually,
+    objects::listed,
+};
+
+const SOON: Duration = Duration::from_secs(60);
+const DEFAULT: &str = "/api/v1/namespaces/default/configmaps";
+
+/// Waits until it serves, and says how long that took.
+async fn serves(fleet: &Kubefold, after: &str, began: Instant) {
+    fleet.ready().await;
+    println!("after {after} the standby serves in {:?}", began.elapsed());
+}
+
+/// Waits as a standby, and says so.
+async fn waits(fleet: &Kubefold, holder: &Kubefold) {
+    fleet.alive().await;
+    let process = format!("process {} has the state since 20", holder.id());
+    let ready = eventually(SOON, async || {
+        let answer = fleet.request(Method::GET, "/readyz?verbose", "").await;
+        answer.to_string().contains(&process).then_some(()).ok_or_else(|| answer.to_string())?;
+        Ok::<_, String>(answer)
+    })
+    .await;
+    assert_eq!(ready.status, StatusCode::INTERNAL_SERVER_ERROR, "{ready}");
+    for method in [Method::GET, Method::POST] {
+        let refused = fleet.request(method, DEFAULT, "{}").await;
+        assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE, "{refused}");
+        assert_eq!(refused.headers.get("retry-after").unwrap(), "1");
+        assert!(refused.to_string().contains("this kubefold is a standby (host "), "{refused}");
+    }
+    let told = fleet.command(&["status"]).await;
+    assert!(String::from_utf8_lossy(&told.stderr).contains("is a standby"), "{told:?}");
+}
+
+fn body(name: &str, value: &str) -> String {
+    let metadata = json!({"name": name, "namespace": "default"});
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"k": value}}).to_string()
+}
+
+/// Begins a write that member west keeps waiting, and returns once it is in the journal.
+async fn begun(
+    fleet: &Kubefold,
+    west: &Relay,
+    method: Method,
+    path: &str,
+    body: String,
+) -> tokio::task::JoinHandle<()> {
+    let (api, path) = (fleet.api().await, path.to_owned());
+    west.delay(Duration::from_millis(700));
+    let writing = tokio::spawn(async move {
+        let _outcome: Result<Answer, String> = api.try_request(method, &path, body).await;
+    });
+    let api = fleet.api().await;
+    eventually(SOON, async || {
+        let unfinished = api.get("/kubefold/v1/status").await["unfinished"].take();
+        unfinished.as_array().is_some_and(|all| !all.is_empty()).then_some(()).ok_or_else(|| unfinished.to_string())
+    })
+    .await;
+    writing
+}
+
+/// The value that a member has of a config map; nothing where it has none.
+async fn value(member: &Member, name: &str) -> String {
+    let get = ["get", "configmap", name, "--ignore-not-found", "-o", "jsonpath={.data.k}"];
+    member.kubectl(&get).await.ok().to_owned()
+}
+
+/// Both members have what one writer would have left, and the fleet view shows what they have.
+async fn agree(fleet: &Kubefold, members: [&Member; 2], name: &str, allowed: &[&str]) {
+    let api = fleet.api().await;
+    eventually(SOON, async || {
+        let unfinished = api.get("/kubefold/v1/status").await["unfinished"].take();
+        if unfinished.as_array().is_none_or(|all| !all.is_empty()) {
+            return Err(unfinished.to_string());
+        }
+        let [east, west] = [value(members[0], name).await, value(members[1], name).await];
+        if east != west || !allowed.contains(&east.as_str()) {
+            return Err(format!("{name}: east {east:?}, west {west:?}"));
+        }
+        // A client that lists again sees that, and nothing else.
+        let (shown, warnings) = listed(&api).await?;
+        let shown: Vec<&String> = shown.keys().filter(|key| key.contains(name)).collect();
+        let expected = if east.is_empty() { vec![] } else { vec![format!("default/{name}")] };
+        let is_so = shown.iter().copied().eq(&expected) && warnings.is_empty();
+        is_so.then_some(()).ok_or_else(|| format!("{shown:?} {warnings:?}"))
+    })
+    .await;
+}
+
+fn key_file(at: &Path) -> &str {
+    fs::write(at, STANDARD.encode([7; 32])).unwrap();
+    fs::set_permissions(at, fs::Permissions::from_mode(0o600)).unwrap();
+    at.to_str().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_standby_takes_over_from_a_kubefold_that_is_killed_hangs_or_ends() {
+    let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
+    let members = [&bed["east"], &bed["west"]];
+    let server = PostgresServer::start_with_tls();
+    server.sql("GRANT CREATE ON DATABASE postgres TO jane");
+    let to_west = Relay::before(members[1]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let (url, key) = (folder.path().join("url"), folder.path().join("key"));
+    let address = server.address().replace("127.0.0.1", "localhost");
+    fs::write(&url, format!("postgres://jane:s3cret@{address}/postgres?sslmode=require\n")).unwrap();
+    let authority = server.authority();
+    let flags = ["--state-url-file", url.to_str().unwrap(), "--state-ca-file", authority.to_str().unwrap()];
+    let flags = [&flags[..], &["--state-key-file", key_file(&key)]].concat();
+    let file =
+        FleetFile::default().member(members[0], 1).entry("west", &members[1].kubeconfig_through(&to_west), 1, "");
+
+    let first = Kubefold::start_with(&file, &flags).await;
+    let second = Kubefold::launch_with(&file, &flags);
+    waits(&second, &first).await;
+    let [ours, theirs] = [&first, &second].map(|fleet| fs::read_to_string(fleet.state_dir().join("ca.crt")).unwrap());
+    assert_eq!(ours, theirs, "clients believe both");
+    let clear = "SELECT count(*) FROM kubefold.files WHERE encode(content, 'escape') LIKE '%PRIVATE KEY%'";
+    assert_eq!(server.sql(clear), "0");
+
+    hung(&first, &second, members, &to_west).await;
+    killed(&second, &first, members, &to_west).await;
+
+    // It ends in order, and a client of its own goes on at the other one.
+    second.relaunch();
+    waits(&second, &first).await;
+    let before = revision(&first).await;
+    let relay = Relay::to(&second.addr()).await;
+    let client = first.kubeconfig_through(&relay);
+    let began = Instant::now();
+    assert!(first.terminate(SOON).await.success(), "{}", first.log());
+    serves(&second, "SIGTERM", began).await;
+    assert!(revision(&second).await > before, "revisions rise");
+    let shown = Kubectl::new(&client, folder.path()).run(&["get", "configmap", "kept", "-o", "name"]).await;
+    assert_eq!(shown.ok().trim(), "configmap/kept");
+}
+
+/// Stopped in the middle of a create, and let go on once another one has the state.
+async fn hung(first: &Kubefold, second: &Kubefold, members: [&Member; 2], to_west: &Relay) {
+    let before = revision(first).await;
+    let writing = begun(first, to_west, Method::POST, DEFAULT, body("kept", "1")).await;
+    first.pause();
+    let began = Instant::now();
+    to_west.restore().await;
+    serves(second, "SIGSTOP", began).await;
+    agree(second, members, "kept", &["", "1"]).await;
+    first.resume();
+    let status = first.ended().await;
+    assert!(!status.success() && first.log().contains("has the state in PostgreSQL since"), "{}", first.log());
+    writing.abort();
+    agree(second, members, "kept", &["", "1"]).await;
+    assert!(revision(second).await > before, "revisions rise");
+    // Whatever became of it: from here on it is there.
+    let made = second.request(Method::POST, DEFAULT, body("kept", "1")).await;
+    assert!([StatusCode::CREATED, StatusCode::CONFLICT].contains(&made.status), "{made}");
+    agree(second, members, "kept", &["1"]).await;
+    first.relaunch();
+    waits(first, second).await;
+}
+
+/// Killed in the middle of an update.
+async fn killed(second: &Kubefold, first: &Kubefold, members: [&Member; 2], to_west: &Relay) {
+    let path = format!("{DEFAULT}/kept");
+    let writing = begun(second, to_west, Method::PUT, &path, body("kept", "2")).await;
+    second.kill9();
+    let began = Instant::now();
+    to_west.restore().await;
+    writing.abort();
+    serves(first, "kill -9", began).await;
+    agree(first, members, "kept", &["1", "2"]).await;
+}
+
+/// The revision of a list.
+async fn revision(fleet: &Kubefold) -> u64 {
+    let list = fleet.api().await.get(DEFAULT).await;
+    list["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+}
