@@ -151,7 +151,7 @@ impl Begun {
 impl App {
     /// Starts everything, and returns once it listens. Where another process has the state, that is once it has it no more.
     pub async fn start(options: Options) -> anyhow::Result<Self> {
-        let ready = Box::pin(async { Begun::of(options).await?.with_state().await }).await?;
+        let ready = Box::pin(Box::pin(Begun::of(options)).await?.with_state()).await?;
         Box::pin(Self::begin(ready)).await
     }
 

@@ -1,18 +1,14 @@
 //! Two kubefolds on one PostgreSQL: one has the state, the other one waits for it and takes over.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{Method, StatusCode};
 use serde_json::json;
+use tokio::{task::JoinSet, time::Instant};
 
 use testbed::{
-    Answer, FleetFile, Kubectl, Kubefold, Member, MemberOptions, PostgresServer, Relay, Testbed, eventually,
+    Answer, FleetFile, Kubectl, Kubefold, Member, MemberOptions, PostgresServer, Relay, Testbed, eventually, figure,
     objects::listed,
 };
 
@@ -22,7 +18,7 @@ const DEFAULT: &str = "/api/v1/namespaces/default/configmaps";
 /// Waits until it serves, and says how long that took.
 async fn serves(fleet: &Kubefold, after: &str, began: Instant) {
     fleet.ready().await;
-    println!("after {after} the standby serves in {:?}", began.elapsed());
+    figure(&format!("after {after} the standby serves in {:?}", began.elapsed()));
 }
 
 /// Waits as a standby, and says so.
@@ -52,16 +48,11 @@ fn body(name: &str, value: &str) -> String {
 }
 
 /// Begins a write that member west keeps waiting, and returns once it is in the journal.
-async fn begun(
-    fleet: &Kubefold,
-    west: &Relay,
-    method: Method,
-    path: &str,
-    body: String,
-) -> tokio::task::JoinHandle<()> {
+async fn begun(fleet: &Kubefold, west: &Relay, method: Method, path: &str, body: String) -> JoinSet<()> {
     let (api, path) = (fleet.api().await, path.to_owned());
     west.delay(Duration::from_millis(700));
-    let writing = tokio::spawn(async move {
+    let mut writing = JoinSet::new();
+    writing.spawn(async move {
         let _outcome: Result<Answer, String> = api.try_request(method, &path, body).await;
     });
     let api = fleet.api().await;
@@ -161,7 +152,7 @@ async fn hung(first: &Kubefold, second: &Kubefold, members: [&Member; 2], to_wes
     first.resume();
     let status = first.ended().await;
     assert!(!status.success() && first.log().contains("has the state in PostgreSQL since"), "{}", first.log());
-    writing.abort();
+    drop(writing);
     agree(second, members, "kept", &["", "1"]).await;
     assert!(revision(second).await > before, "revisions rise");
     // Whatever became of it: from here on it is there.
@@ -179,7 +170,7 @@ async fn killed(second: &Kubefold, first: &Kubefold, members: [&Member; 2], to_w
     second.kill9();
     let began = Instant::now();
     to_west.restore().await;
-    writing.abort();
+    drop(writing);
     serves(first, "kill -9", began).await;
     agree(first, members, "kept", &["1", "2"]).await;
 }

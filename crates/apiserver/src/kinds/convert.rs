@@ -121,11 +121,14 @@ pub(super) fn autoscaler_to_v1(mut object: Value) -> Value {
     if let Some(status) = inner(&mut object, "status") {
         put(status, "currentMetrics", None);
         put(status, "conditions", None);
-        put(status, "currentCPUUtilizationPercentage", percent);
-        // `v2` leaves it out where it is 0, and `v1` does not.
+        // `v2` leaves it out where it is 0, and `v1` does not. It stands before the number that is desired.
         if !status.has("currentReplicas") {
+            let desired = status.at("desiredReplicas").cloned();
+            put(status, "desiredReplicas", None);
             put(status, "currentReplicas", Some(0.into()));
+            put(status, "desiredReplicas", desired);
         }
+        put(status, "currentCPUUtilizationPercentage", percent);
     }
     let current: Vec<Value> = current.iter().map(current_to_v1).collect();
     let told = [
