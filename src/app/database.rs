@@ -1,4 +1,4 @@
-//! How a database is named and believed, and what is shown to it, as an operator writes it.
+//! How a database is named and believed, as an operator writes it.
 
 use std::{
     fmt, fs, io,
@@ -11,8 +11,7 @@ use kube::client::ConfigExt;
 use rustls::{
     ClientConfig, RootCertStore,
     crypto::aws_lc_rs,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-    sign::{CertifiedKey, SingleCertAndKey},
+    pki_types::{CertificateDer, pem::PemObject},
 };
 
 /// What a file with a URL is read to at most.
@@ -101,37 +100,6 @@ pub(super) fn tls(authority: Option<&Path>) -> Result<ClientConfig, DatabaseFile
     let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()));
     let builder = builder.with_safe_default_protocol_versions()?;
     Ok(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth())
-}
-
-/// A certificate of this server for a database, and its key.
-#[derive(Clone, Debug)]
-pub struct ClientIdentity {
-    /// PEM, with those of authorities between.
-    pub certificate: PathBuf,
-    /// PEM.
-    pub key: PathBuf,
-}
-
-/// The same, and this certificate is shown.
-pub(super) fn tls_as(
-    authority: Option<&Path>,
-    identity: Option<&ClientIdentity>,
-) -> Result<ClientConfig, DatabaseFileError> {
-    let mut config = tls(authority)?;
-    if let Some(ClientIdentity { certificate, key }) = identity {
-        let read = |path: &Path| {
-            fs::read(path).map_err(|source| DatabaseFileError::Unreadable { path: path.to_owned(), source })
-        };
-        let missing = |path: &Path, what| DatabaseFileError::NoIdentity { path: path.to_owned(), what };
-        let chain: Vec<_> = CertificateDer::pem_slice_iter(&read(certificate)?).flatten().collect();
-        if chain.is_empty() {
-            return Err(missing(certificate, "certificate"));
-        }
-        let key = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|_| missing(key, "key"))?;
-        let identity = CertifiedKey::from_der(chain, key, config.crypto_provider())?;
-        config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(identity));
-    }
-    Ok(config)
 }
 
 #[cfg(test)]

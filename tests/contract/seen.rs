@@ -56,13 +56,23 @@ impl Mismatch {
 
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:\n      said {}\n      told {}", self.aspect, shortened(&self.said), shortened(&self.told))
+        let alike = self.said.bytes().zip(self.told.bytes()).take_while(|(said, told)| said == told).count();
+        let [said, told] = [&self.said, &self.told].map(|text| shortened(text, alike));
+        write!(f, "{}:\n      said {said}\n      told {told}", self.aspect)
     }
 }
 
-fn shortened(text: &str) -> String {
-    let cut: String = text.chars().take(SHOWN_MAX).collect();
-    if cut.len() < text.len() { format!("{cut}... ({} bytes)", text.len()) } else { cut }
+/// As much of a text as can be shown, from a little before it differs.
+fn shortened(text: &str, alike: usize) -> String {
+    let from = if text.len() > SHOWN_MAX { alike.saturating_sub(SHOWN_MAX / 2) } else { 0 };
+    let from = (from..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    let cut: String = text[from..].chars().take(SHOWN_MAX).collect();
+    let before = if from > 0 { "..." } else { "" };
+    if cut.len() + from < text.len() {
+        format!("{before}{cut}... ({} bytes)", text.len())
+    } else {
+        format!("{before}{cut}")
+    }
 }
 
 impl Seen {
@@ -120,7 +130,7 @@ impl Seen {
 
     /// The body, for reports.
     pub(crate) fn shown(&self) -> String {
-        shortened(&self.body.shown())
+        shortened(&self.body.shown(), 0)
     }
 }
 

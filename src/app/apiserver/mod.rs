@@ -24,7 +24,7 @@ pub use self::{
     accounts::AccountKeyError,
     etcd::{EtcdUrl, EtcdUrlError},
     migrate::{Move, MoveError, Moved, run as migrate},
-    storage::{StorageOpenError, StorageSource, StorageTls, StorageUrl, UrlError},
+    storage::{ClientIdentity, StorageOpenError, StorageSource, StorageTls, StorageUrl, UrlError},
 };
 use self::{
     accounts::{Accounts, AllTokens},
@@ -33,7 +33,6 @@ use self::{
     storage::Opened,
     watches::Watches,
 };
-pub use super::database::ClientIdentity;
 use crate::{
     app::{
         front::{Answers, Front},

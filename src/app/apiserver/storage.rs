@@ -8,8 +8,14 @@ use std::{
     sync::Arc,
 };
 
+use rustls::{
+    ClientConfig,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    sign::{CertifiedKey, SingleCertAndKey},
+};
+
 use super::etcd::{EtcdUrl, EtcdUrlError};
-use crate::app::database::{self, ClientIdentity, DatabaseFileError};
+use crate::app::database::{self, DatabaseFileError};
 use kubefold_apiserver::storage::{Bounds, Memory, Postgres, PostgresError, Sqlite, SqliteError, Storage};
 #[cfg(feature = "etcd")]
 use kubefold_apiserver::storage::{Etcd, EtcdError, EtcdOptions};
@@ -162,9 +168,32 @@ pub struct StorageTls {
     pub identity: Option<ClientIdentity>,
 }
 
+/// A certificate of this server for a database, and its key.
+#[derive(Clone, Debug)]
+pub struct ClientIdentity {
+    /// PEM, with those of authorities between.
+    pub certificate: PathBuf,
+    /// PEM.
+    pub key: PathBuf,
+}
+
 impl StorageTls {
-    fn config(&self) -> Result<rustls::ClientConfig, StorageOpenError> {
-        database::tls_as(self.authority.as_deref(), self.identity.as_ref()).map_err(StorageOpenError::Tls)
+    fn config(&self) -> Result<ClientConfig, DatabaseFileError> {
+        let mut config = database::tls(self.authority.as_deref())?;
+        if let Some(ClientIdentity { certificate, key }) = &self.identity {
+            let read = |path: &Path| {
+                fs::read(path).map_err(|source| DatabaseFileError::Unreadable { path: path.to_owned(), source })
+            };
+            let missing = |path: &Path, what| DatabaseFileError::NoIdentity { path: path.to_owned(), what };
+            let chain: Vec<_> = CertificateDer::pem_slice_iter(&read(certificate)?).flatten().collect();
+            if chain.is_empty() {
+                return Err(missing(certificate, "certificate"));
+            }
+            let key = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|_| missing(key, "key"))?;
+            let identity = CertifiedKey::from_der(chain, key, config.crypto_provider())?;
+            config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(identity));
+        }
+        Ok(config)
     }
 }
 
@@ -187,7 +216,7 @@ pub(super) async fn open(source: &StorageSource, tls: &StorageTls, state: &Path)
             Arc::new(opened.map_err(|source| StorageOpenError::Sqlite { storage: name.clone(), source })?)
         }
         StorageUrl::Postgres(url) => {
-            let opened = Postgres::open(&url, tls.config()?, Bounds::default()).await;
+            let opened = Postgres::open(&url, tls.config().map_err(StorageOpenError::Tls)?, Bounds::default()).await;
             Arc::new(opened.map_err(|source| StorageOpenError::Postgres { storage: name.clone(), source })?)
         }
         StorageUrl::Etcd(url) if url.has_user => return Err(StorageOpenError::EtcdUser { storage: name }),
@@ -208,7 +237,7 @@ fn etcd(url: EtcdUrl, tls: &StorageTls) -> Result<EtcdOptions, StorageOpenError>
     let scheme = if url.tls || tls.authority.is_some() || tls.identity.is_some() { "https" } else { "http" };
     // Each was read as an authority.
     let members = url.members.iter().filter_map(|member| format!("{scheme}://{member}").parse().ok()).collect();
-    let mut options = EtcdOptions::new(members, tls.config()?);
+    let mut options = EtcdOptions::new(members, tls.config().map_err(StorageOpenError::Tls)?);
     if let Some(prefix) = url.prefix {
         options.prefix = prefix;
     }

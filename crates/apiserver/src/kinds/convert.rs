@@ -137,11 +137,14 @@ pub(super) fn autoscaler_to_v1(mut object: Value) -> Value {
         (CURRENT, (!current.is_empty()).then(|| current.into())),
         (METRICS, (!others.is_empty()).then(|| others.into())),
     ];
-    for (key, value) in told {
-        let Some(value) = value else { continue };
-        if let Some(annotations) = inner(&mut object, "metadata").and_then(|metadata| inner(metadata, "annotations")) {
+    if told.iter().any(|(_, value)| value.is_some())
+        && let Some(annotations) = inner(&mut object, "metadata").and_then(|metadata| inner(metadata, "annotations"))
+    {
+        for (key, value) in told.iter().filter_map(|(key, value)| Some((key, value.as_ref()?))) {
             put(annotations, key, Some(value.to_string().into()));
         }
+        // As Kubernetes has every map.
+        annotations.as_object_mut().into_iter().for_each(|annotations| annotations.sort_keys());
     }
     object
 }
