@@ -14,7 +14,12 @@ mod security;
 mod signals;
 mod standby;
 
-use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use anyhow::Context;
 use http::{Request, Response};
@@ -81,25 +86,18 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         () = signals.end() => return Ok(()),
     };
     let app = Box::pin(App::begin(begun)).await?;
-    let lost = Arc::new(Mutex::new(None));
+    let lost = OnceLock::new();
     let ended = async {
         let why = app.lost().await;
-        *lost.lock() = Some(why);
+        lost.get_or_init(|| why);
     };
     let drain = async {
-        let drained = timeout(LOST_DRAIN, app.drain());
-        let is_lost = lost.lock().is_some();
-        match is_lost {
-            // Nobody is to be told by two processes what is so.
-            true => drop(drained.await),
-            false => app.drain().await,
-        }
+        // Nobody is to be told by two processes what is so.
+        let most = if lost.get().is_some() { LOST_DRAIN } else { Duration::MAX };
+        drop(timeout(most, app.drain()).await);
     };
     signals.serve(|| app.reload(), ended, drain).await;
-    match lost.lock().take() {
-        Some(why) => Err(anyhow::anyhow!(why)),
-        None => Ok(()),
-    }
+    lost.into_inner().map_or(Ok(()), |why| Err(anyhow::anyhow!(why)))
 }
 
 /// How long answers may take that were begun before the state was lost.

@@ -44,6 +44,10 @@ pub enum StateOpenError {
     #[error("state {place}: {source}")]
     Postgres { place: String, source: PostgresError },
     #[error(
+        "state {place}: {source}. With the --state-key-file of that process this one waits, and takes over when it ends"
+    )]
+    InUse { place: String, source: PostgresError },
+    #[error(
         "the state directory {directory} has {file} of a kubefold that ran without --state, and what is in it is not taken over; \
          move {file} and what is beside it away to begin without it"
     )]
@@ -58,10 +62,13 @@ impl StateOpenError {
         match self {
             Self::UrlFile(_) | Self::Url { .. } | Self::Authority(_) | Self::Other { .. } => true,
             Self::Postgres { source, .. } => matches!(source, PostgresError::Url(_)),
-            Self::Ended(_) => false,
+            Self::InUse { .. } | Self::Ended(_) => false,
         }
     }
 }
+
+/// What `kubefold_state_held` says.
+pub(super) const HELD: &str = "Whether this process has the state in PostgreSQL: 1, or 0 while it waits for it";
 
 /// Where records stand.
 pub(super) enum Records {
@@ -104,17 +111,16 @@ impl Records {
         let open = move || {
             let mut candidate = Candidate::new(url.text(), tls, &schemas, mark)?;
             if !waits {
-                return Ok((Some(candidate.take()?), None));
+                return candidate.take().map(|state| Opening::Here(Self::taken(state)));
             }
-            let taken = candidate.look();
-            Ok((taken, Some(candidate)))
+            Ok(match candidate.look() {
+                Some(state) => Opening::Here(Self::taken(state)),
+                None => Opening::Waits(Box::new(candidate)),
+            })
         };
-        let opened = spawn_blocking(open).await?;
-        let (taken, candidate) = opened.map_err(|source| StateOpenError::Postgres { place, source })?;
-        Ok(match (taken, candidate) {
-            (Some(state), _) => Opening::Here(Self::taken(state)),
-            (None, Some(candidate)) => Opening::Waits(Box::new(candidate)),
-            (None, None) => Opening::Here(Self::Directory),
+        spawn_blocking(open).await?.map_err(|source| match source {
+            PostgresError::InUse(_) => StateOpenError::InUse { place, source },
+            source => StateOpenError::Postgres { place, source },
         })
     }
 
@@ -202,8 +208,7 @@ impl Collector for OfState {
         let help =
             "Whether state can be written to PostgreSQL: 1, or 0 while it cannot be reached or another process has it";
         encoder.encode_descriptor("up", help, None, MetricType::Gauge)?.encode_gauge(&i64::from(is_up))?;
-        let help = "Whether this process has the state in PostgreSQL: 1, or 0 while it waits for it";
-        encoder.encode_descriptor("held", help, None, MetricType::Gauge)?.encode_gauge(&i64::from(figures.is_held))?;
+        encoder.encode_descriptor("held", HELD, None, MetricType::Gauge)?.encode_gauge(&i64::from(figures.is_held))?;
         let help = "Connections to PostgreSQL, and statements, that failed";
         let mut failures = encoder.encode_descriptor("failures", help, None, MetricType::Counter)?;
         failures.encode_counter::<NoLabelSet, _, u64>(&figures.failures, None)

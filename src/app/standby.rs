@@ -18,6 +18,7 @@ use super::{
     front::{Answers, Front},
     member_names,
     options::Options,
+    records::HELD,
     security::{Authorities, Renewal},
 };
 use crate::{
@@ -62,8 +63,7 @@ pub(super) async fn wait(
     let mut metrics = Metrics::default();
     metrics.room("certificate", |room| expiries.register(room));
     metrics.room("state", |room| {
-        let help = "Whether this process has the state in PostgreSQL: 1, or 0 while it waits for it";
-        room.register("held", help, ConstGauge::new(0_i64));
+        room.register("held", HELD, ConstGauge::new(0_i64));
     });
     let of_checks = Arc::clone(&waits);
     let readiness = move || vec![Check { name: "state".to_owned(), ready: false, note: told(&of_checks.lock()) }];

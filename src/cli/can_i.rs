@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 
 use crate::{
     cli::{
-        client::{AGGREGATED, Ask, Connection, Output, Refused},
+        client::{Ask, Connection, Output, Refused},
         completion, print as print_text,
+        served::{self, ServedResource},
         status::table,
     },
     status::{FleetStatus, STATUS_PATH},
@@ -179,65 +180,41 @@ pub(super) fn render(said: &[Said]) -> String {
 ///
 /// Errors: no member serves it.
 pub(super) fn find(connection: &Connection, asked: &str) -> anyhow::Result<Resource> {
-    let headers = [("Accept", AGGREGATED)];
-    for path in ["/api", "/apis"] {
-        let answer = connection.ask_with(Ask { method: Method::GET, path, headers: &headers, body: Vec::new() })?;
-        let served: Value = serde_json::from_str(&answer).context("discovery cannot be read")?;
-        if let Some(found) = found(&served, asked) {
+    for path in served::PATHS {
+        if let Some(found) = found(served::read(connection, path)?, asked) {
             return Ok(found);
         }
     }
     bail!("no member serves a resource {}; see kubectl api-resources", Quoted(asked))
 }
 
-/// Finds it in one document: by its plural, its singular or a short name, with or without its group.
-fn found(served: &Value, asked: &str) -> Option<Resource> {
+/// Finds it among those: by its plural, its singular or a short name, with or without its group.
+fn found(served: Vec<ServedResource>, asked: &str) -> Option<Resource> {
     let (asked, subresource) = asked.split_once('/').unwrap_or((asked, ""));
     let (name, wanted_group) = asked.split_once('.').map_or((asked, None), |(name, group)| (name, Some(group)));
-    let text = |of: &Value| of.as_str().unwrap_or_default().to_owned();
-    let all = |of: &Value| of.as_array().cloned().unwrap_or_default();
-    all(&served["items"]).iter().find_map(|item| {
-        let group = text(&item["metadata"]["name"]);
-        if wanted_group.is_some_and(|wanted| wanted != group) {
-            return None;
-        }
-        all(&item["versions"]).iter().find_map(|version| {
-            let is_it = |one: &&Value| {
-                one["resource"] == name
-                    || one["singularResource"] == name
-                    || all(&one["shortNames"]).iter().any(|short| short == name)
-            };
-            let resources = all(&version["resources"]);
-            let one = resources.iter().find(is_it)?;
-            Some(Resource {
-                group: group.clone(),
-                version: text(&version["version"]),
-                resource: text(&one["resource"]),
-                subresource: subresource.to_owned(),
-                namespaced: one["scope"] == "Namespaced",
-            })
-        })
-    })
+    let mut of_group = served.into_iter().filter(|one| wanted_group.is_none_or(|wanted| wanted == one.group));
+    let ServedResource { group, version, resource, is_namespaced, .. } = of_group.find(|one| one.is_called(name))?;
+    Some(Resource { group, version, resource, subresource: subresource.to_owned(), namespaced: is_namespaced })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn served() -> Value {
+    fn known() -> Vec<ServedResource> {
         let resource = |resource: &str, singular: &str, short: &str, scope: &str| json!({"resource": resource, "singularResource": singular, "shortNames": [short], "scope": scope});
-        json!({"items": [
+        served::all(&json!({"items": [
             {"metadata": {"name": "apps"}, "versions": [
                 {"version": "v1", "resources": [resource("deployments", "deployment", "deploy", "Namespaced")]}]},
             {"metadata": {"name": "example.com"}, "versions": [
                 {"version": "v2", "resources": [resource("deployments", "deployment", "ed", "Cluster")]}]},
-        ]})
+        ]}))
     }
 
     #[test]
     fn a_resource_is_found_by_every_name_that_it_has() {
         let of =
-            |asked: &str| found(&served(), asked).map(|one| (one.group, one.version, one.subresource, one.namespaced));
+            |asked: &str| found(known(), asked).map(|one| (one.group, one.version, one.subresource, one.namespaced));
         let deployments = |subresource: &str| Some(("apps".into(), "v1".into(), subresource.into(), true));
         for asked in ["deployments", "deployment", "deploy", "deployments.apps"] {
             assert_eq!(of(asked), deployments(""), "{asked}");

@@ -24,9 +24,6 @@ use crate::{
 };
 use kubefold_wire::{golang::Quoted, warning::warning_text};
 
-/// Discovery of a whole API in one document.
-pub(super) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-
 /// Which kubefold to ask.
 #[derive(Debug, clap::Args)]
 pub(super) struct Connection {

@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use crate::cli::{
     Cli, Shell,
-    client::{AGGREGATED, Ask, Connection},
+    client::{Ask, Connection},
+    served,
 };
 
 /// Set by a shell that asks what could be typed.
@@ -57,8 +58,9 @@ pub(super) fn namespaces(begun: &OsStr) -> Vec<CompletionCandidate> {
 pub(super) fn kinds(begun: &OsStr) -> Vec<CompletionCandidate> {
     candidates(begun, |connection| {
         let mut kinds = BTreeSet::new();
-        for path in ["/api", "/apis"] {
-            kinds.extend(kinds_of(&get(&connection, path, AGGREGATED)?));
+        for path in served::PATHS {
+            let listed = served::read(&connection, path).ok()?.into_iter().filter(|one| one.is_listed);
+            kinds.extend(listed.map(|one| one.qualified()));
         }
         Some(kinds)
     })
@@ -78,30 +80,11 @@ fn candidates(
     known.into_iter().filter(|name| name.starts_with(begun)).map(CompletionCandidate::new).collect()
 }
 
-fn get(connection: &Connection, path: &str, accept: &str) -> Option<Value> {
-    let headers = [("Accept", accept)];
-    let answer = connection.ask_with(Ask { method: Method::GET, path, headers: &headers, body: Vec::new() }).ok()?;
-    serde_json::from_str(&answer).ok()
-}
-
 /// Members' own names, each once.
 fn names(connection: &Connection, path: &str) -> Option<BTreeSet<String>> {
-    let list = get(connection, path, METADATA)?;
+    let headers = [("Accept", METADATA)];
+    let answer = connection.ask_with(Ask { method: Method::GET, path, headers: &headers, body: Vec::new() }).ok()?;
+    let list: Value = serde_json::from_str(&answer).ok()?;
     let names = list["items"].as_array()?.iter().filter_map(|item| item["metadata"]["name"].as_str());
     Some(names.map(|name| name.split('@').next().unwrap_or(name).to_owned()).collect())
-}
-
-fn kinds_of(discovery: &Value) -> Vec<String> {
-    let all = |of: &Value| of.as_array().cloned().unwrap_or_default();
-    let mut kinds = Vec::new();
-    for group in all(&discovery["items"]) {
-        let name = group["metadata"]["name"].as_str().unwrap_or_default();
-        for resource in all(&group["versions"]).iter().flat_map(|version| all(&version["resources"])) {
-            let Some(plural) = resource["resource"].as_str() else { continue };
-            if all(&resource["verbs"]).iter().any(|verb| verb == "list") {
-                kinds.push(if name.is_empty() { plural.to_owned() } else { format!("{plural}.{name}") });
-            }
-        }
-    }
-    kinds
 }

@@ -30,6 +30,7 @@ mod release;
 mod revoke;
 mod rewrite;
 mod search;
+mod served;
 mod serving;
 mod status;
 mod version;

@@ -129,12 +129,12 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::config::load_text;
+    use crate::config::{ConfigError, load_text};
 
-    fn read(section: &str) -> Result<Aggregation, String> {
+    fn read(section: &str) -> Result<Aggregation, ConfigError> {
         let text = format!("members: [{{name: east, inCluster: true}}]\naggregation: {section}\n");
         let read = load_text(&text, Path::new("clusters.yaml"));
-        read.map(|config| config.aggregation.unwrap()).map_err(|error| error.problem.to_string())
+        read.map(|config| config.aggregation.unwrap())
     }
 
     #[test]
@@ -155,7 +155,7 @@ mod tests {
             ("{inCluster: true, groups: [a.example.com/v1, a.example.com/v1]}", "is given twice"),
             ("{inCluster: true, groups: [kubefold.io/v1alpha1]}", "is kubefold's own"),
         ] {
-            let said = read(section).unwrap_err();
+            let said = read(section).unwrap_err().problem.to_string();
             assert!(said.contains(refused), "{section}: {said}");
         }
     }

@@ -57,12 +57,12 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::config::load_text;
+    use crate::config::{ConfigError, load_text};
 
-    fn read(section: &str) -> Result<ClusterProfiles, String> {
+    fn read(section: &str) -> Result<ClusterProfiles, ConfigError> {
         let text = format!("members: [{{name: hub, inCluster: true}}]\n{section}\n");
         let read = load_text(&text, Path::new("clusters.yaml"));
-        read.map(|config| config.cluster_profiles.unwrap()).map_err(|error| error.to_string())
+        read.map(|config| config.cluster_profiles.unwrap())
     }
 
     #[test]
@@ -87,7 +87,7 @@ mod tests {
             ("clusterProfiles: {member: hub, namespace: a, exec: x}", "unknown field \"exec\""),
             ("clusterProfiles: {member: hub, namespace: a}\nnames: plain", "\"clusterProfiles\" may add some"),
         ] {
-            let said = read(section).unwrap_err();
+            let said = read(section).unwrap_err().to_string();
             assert!(said.contains(refused), "{section}: {said}");
         }
     }

@@ -116,14 +116,14 @@ fn path(field: &'static str, root: &'static str, at: &Spanned<String>) -> Checke
 
 #[cfg(test)]
 mod tests {
-    use crate::config::{Config, Strategy, load};
+    use std::path::Path;
+
+    use crate::config::{Config, ConfigError, Strategy, load_text};
 
     /// Kinds begin on line 2.
-    fn loaded(kinds: &str) -> Result<Config, String> {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("clusters.yaml");
-        std::fs::write(&file, format!("members: [{{name: east, inCluster: true}}]\n{kinds}")).unwrap();
-        load(&file).map_err(|error| error.to_string().replace(&format!("{}/", folder.path().display()), ""))
+    fn loaded(kinds: &str) -> Result<Config, ConfigError> {
+        let text = format!("members: [{{name: east, inCluster: true}}]\n{kinds}");
+        load_text(&text, Path::new("clusters.yaml"))
     }
 
     #[test]
@@ -169,11 +169,11 @@ mod tests {
             let (field, _) = line.split_once(':').unwrap();
             let lines = ["kind: Widget.example.com", "replicasPath: .spec.replicas", "statusPaths: [.status.replicas]"];
             let lines = lines.map(|whole| if whole.starts_with(field) { line } else { whole });
-            let error = loaded(&format!("kinds:\n- {}\n", lines.join("\n  "))).unwrap_err();
+            let error = loaded(&format!("kinds:\n- {}\n", lines.join("\n  "))).unwrap_err().to_string();
             assert!(error.starts_with(&format!("clusters.yaml:{expected}")), "{error}");
         }
         let entry = "- {kind: Widget.example.com, replicasPath: .spec.replicas}\n";
-        let twice = loaded(&format!("kinds:\n{entry}{entry}")).unwrap_err();
+        let twice = loaded(&format!("kinds:\n{entry}{entry}")).unwrap_err().to_string();
         assert!(
             twice.ends_with(
                 ":4: kind \"Widget.example.com\": the kind is declared on line 3 already; keep one of the two"
@@ -191,9 +191,10 @@ mod tests {
         assert_eq!(config.policies[0].strategy, Some(Strategy::Divide));
         assert_eq!(config.kinds[0].replicas, ["spec", "pool", "size"]);
         assert_eq!(config.kinds[0].counters, [vec!["pool", "ready"], vec!["x"]]);
-        let duplicated = loaded(&format!("{kinds}{}", policy("duplicate", "Widget.example.com"))).unwrap_err();
+        let duplicated =
+            loaded(&format!("{kinds}{}", policy("duplicate", "Widget.example.com"))).unwrap_err().to_string();
         assert!(duplicated.contains("a Widget cannot be duplicated: the fleet view shows the sum"), "{duplicated}");
-        let other = loaded(&format!("{kinds}{}", policy("divide", "Widget.other.com"))).unwrap_err();
+        let other = loaded(&format!("{kinds}{}", policy("divide", "Widget.other.com"))).unwrap_err().to_string();
         assert!(other.contains("a Widget has nothing to divide"), "{other}");
     }
 }

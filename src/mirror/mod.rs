@@ -193,12 +193,24 @@ impl Mirror {
 
     /// Why a kind that is in the tables alone cannot be read. `None`: as far as is known now it can.
     pub fn cannot_store(&self, gvr: &Gvr) -> Option<MirrorError> {
-        match () {
-            () if !self.config.enabled => Some(MirrorError::Disabled),
-            () if !self.keeps(gvr) => Some(MirrorError::Excluded { resource: gvr.qualified() }),
-            () if !self.is_on() => Some(MirrorError::Off),
-            () => None,
+        if !self.config.enabled {
+            return Some(MirrorError::Disabled);
         }
+        if !self.keeps(gvr) {
+            return Some(MirrorError::Excluded { resource: gvr.qualified() });
+        }
+        (!self.is_on()).then_some(MirrorError::Off)
+    }
+
+    /// Asks it where a wait for the disk holds up nobody.
+    ///
+    /// Errors: those of what is asked; kubefold ends.
+    pub async fn ask<T: Send + 'static>(
+        self: &Arc<Self>,
+        ask: impl FnOnce(&Self) -> Result<T, MirrorError> + Send + 'static,
+    ) -> Result<T, MirrorError> {
+        let this = Arc::clone(self);
+        tokio::task::spawn_blocking(move || ask(&this)).await.unwrap_or(Err(MirrorError::Off))
     }
 
     /// Writes what a member told of a kind that is in the tables alone, in one transaction. `false`: what it adds to is not

@@ -267,11 +267,11 @@ mod tests {
         }
     }
 
-    fn applied(body: &Value, what: &Overrides, gvk: &Gvk) -> Result<Value, String> {
+    fn applied(body: &Value, what: &Overrides, gvk: &Gvk) -> Result<Value, OverrideError> {
         let east = MemberName::new("east").unwrap();
         let out =
             overridden(body.to_string().into_bytes(), what, &Kind::of(gvk, &Rules::default(), None), "shop", &east);
-        out.map(|out| serde_json::from_slice(&out).unwrap()).map_err(|error| error.to_string())
+        out.map(|out| serde_json::from_slice(&out).unwrap())
     }
 
     fn deployment() -> Gvk {
@@ -323,8 +323,9 @@ mod tests {
         let patch = |value| overrides(Some(value), None);
         let labelled = json!([{"op": "add", "path": "/metadata/labels/tier", "value": "edge"}]);
         assert_eq!(applied(&web(), &patch(labelled), &deployment()).unwrap()["metadata"]["labels"]["tier"], "edge");
-        let gone =
-            applied(&web(), &patch(json!([{"op": "remove", "path": "/spec/paused"}])), &deployment()).unwrap_err();
+        let gone = applied(&web(), &patch(json!([{"op": "remove", "path": "/spec/paused"}])), &deployment())
+            .unwrap_err()
+            .to_string();
         assert!(
             gone.starts_with(
                 "placement policy \"shop\" has a patch for member east that does not go with this object: "
@@ -342,7 +343,9 @@ mod tests {
             ("/metadata/labels", "metadata.labels of kubefold.io/"),
             ("/kind", "kind"),
         ] {
-            let error = applied(&web(), &patch(json!([{"op": "remove", "path": path}])), &deployment()).unwrap_err();
+            let error = applied(&web(), &patch(json!([{"op": "remove", "path": path}])), &deployment())
+                .unwrap_err()
+                .to_string();
             assert!(error.ends_with(&format!("it changes {what}")), "{error}");
         }
     }

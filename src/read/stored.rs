@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, StreamBody};
 use crate::{
     answer::{RequestContext, form::Form, table::Tables},
     catalog::MergedResource,
-    mirror::{FoundObject, Mirror, MirrorError, MirroredKind},
+    mirror::{FoundObject, Mirror, MirrorError},
     read::{
         Reader,
         answer::json_response,
@@ -104,7 +104,7 @@ impl Walk {
     fn damaged(&self, row: &FoundObject) -> Status {
         let (resource, member) = (self.kind.spec.gvr.qualified(), row.member.clone());
         let why = MirrorError::Damaged { key: row.key.clone(), resource, member };
-        StoresError::Tables { gvr: self.kind.spec.gvr.clone(), why: why.to_string() }.into()
+        StoresError::Tables { gvr: self.kind.spec.gvr.clone(), why }.into()
     }
 }
 
@@ -220,11 +220,7 @@ impl Reader {
         let spec = ready.store().spec();
         let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked.query).await;
         let form = Form::of_object(wanted.transform, spec, &tables)?;
-        let feed = MirroredKind { gvr: target.gvr.clone(), member: member.clone() };
-        let own_key = key(&target.namespace, &own);
-        let mirror = self.tables(&target.gvr)?;
-        let found = ask_tables(&mirror, &target.gvr, move |mirror| mirror.stored(&feed, &own_key)).await?;
-        let entry = found.and_then(|document| unstored(spec, &shared, member, &document).ok());
+        let entry = self.entry_in_tables(spec, member, &key(&target.namespace, &own)).await?;
         let Some(entry) = entry else { return Err(unanswered) };
         let mut out = Vec::new();
         form.object(&entry, Some(target.name.as_str()).filter(|name| *name != entry.name()), entry.revision, &mut out);

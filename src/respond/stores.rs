@@ -1,10 +1,13 @@
 //! The stores of all kinds: whether a kind exists, and whether its objects are known.
 
-use crate::respond::{ApiError, Blame, Retry};
+use crate::{
+    mirror::MirrorError,
+    respond::{ApiError, Blame, Retry},
+};
 use kubefold_wire::{resource::Gvr, status::Status};
 
 /// Why a kind cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum StoresError {
     /// Nobody serves the kind.
     #[error("the server could not find the requested resource")]
@@ -67,7 +70,7 @@ pub enum StoresError {
         /// The resource.
         gvr: Gvr,
         /// Why.
-        why: String,
+        why: MirrorError,
     },
     /// The strict view refuses what another view warns of.
     #[error(

@@ -69,19 +69,6 @@ impl Report {
 #[derive(Clone, Debug)]
 pub struct ReportNumbers(pub(super) Vec<(MemberName, u64)>);
 
-impl Queue {
-    pub(super) fn next(&mut self) -> Option<Batch> {
-        let (mut reports, mut bytes) = (Vec::new(), 0);
-        while bytes < BATCH_BYTES_MAX
-            && let Some(report) = self.reports.pop_front()
-        {
-            bytes += report.bytes();
-            reports.push(report);
-        }
-        (!reports.is_empty()).then(|| Batch { reports: reports.into(), bytes })
-    }
-}
-
 /// The next of a member's reports.
 #[derive(Clone, Debug)]
 pub struct Batch {
@@ -117,6 +104,19 @@ pub(super) struct Queue {
     pub(super) told: u64,
     /// How many of them have been written, or are not to be any more.
     pub(super) written: u64,
+}
+
+impl Queue {
+    pub(super) fn next(&mut self) -> Option<Batch> {
+        let (mut reports, mut bytes) = (Vec::new(), 0);
+        while bytes < BATCH_BYTES_MAX
+            && let Some(report) = self.reports.pop_front()
+        {
+            bytes += report.bytes();
+            reports.push(report);
+        }
+        (!reports.is_empty()).then(|| Batch { reports: reports.into(), bytes })
+    }
 }
 
 impl Waiting {

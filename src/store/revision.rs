@@ -76,9 +76,10 @@ impl Revisions {
 
     /// Gives the next revision.
     pub fn next(&self) -> Revision {
-        self.renew();
+        let now = self.now();
+        self.renew_at(now);
         let reserved = self.reserved.load(Ordering::Acquire);
-        let now = self.now().min(reserved.saturating_sub(SPARE) / REPLICAS);
+        let now = now.min(reserved.saturating_sub(SPARE) / REPLICAS);
         let advance = |last: u64| Some((last / REPLICAS + 1).max(now) * REPLICAS + self.replica);
         let last = self.last.fetch_update(Ordering::AcqRel, Ordering::Acquire, advance).unwrap_or_else(|last| last);
         let next = advance(last).unwrap_or(last);
@@ -90,7 +91,11 @@ impl Revisions {
 
     /// Asks for what the next minute needs, if less than half of it is left.
     pub fn renew(&self) {
-        let next = self.last.load(Ordering::Acquire).max(self.now() * REPLICAS);
+        self.renew_at(self.now());
+    }
+
+    fn renew_at(&self, now: u64) {
+        let next = self.last.load(Ordering::Acquire).max(now * REPLICAS);
         if next + RESERVED / 2 > self.reserved.load(Ordering::Acquire) {
             self.reserve(next);
         }

@@ -39,13 +39,12 @@ impl Stores {
     ///
     /// Errors: as [`Self::ready_for`]; the tables cannot be used.
     pub async fn ready_in_tables(&self, gvr: &Gvr, reading: Reading<'_>) -> Result<Ready, StoresError> {
-        let refused = |why: &MirrorError| StoresError::Tables { gvr: gvr.clone(), why: why.to_string() };
-        let unusable = self.mirror.get().map_or(Some(MirrorError::Off), |mirror| mirror.cannot_store(gvr));
-        if let Some(why) = unusable {
-            return Err(refused(&why));
+        let refused = |why| StoresError::Tables { gvr: gvr.clone(), why };
+        if let Some(why) = self.mirror.get().map_or(Some(MirrorError::Off), |mirror| mirror.cannot_store(gvr)) {
+            return Err(refused(why));
         }
         let ready = self.ready_by(gvr, reading, Self::start_any).await?;
-        self.written(&ready).await.map_err(|why| refused(&why))?;
+        self.written(&ready).await.map_err(refused)?;
         Ok(ready)
     }
 
@@ -102,7 +101,7 @@ impl Running {
     async fn write_batch(&self, stores: &Weak<Stores>, mirror: &Arc<Mirror>, member: &MemberName, batch: &Batch) {
         while self.feeds.lock().contains_key(member) {
             let (feed, reports) = (self.feed_of(member), Arc::clone(&batch.reports));
-            let outcome = blocking(mirror, move |mirror| mirror.report(&feed, reports)).await;
+            let outcome = mirror.ask(move |mirror| mirror.report(&feed, reports)).await;
             let Some(stores) = stores.upgrade() else { return };
             match outcome {
                 Ok(is_there) => {
@@ -140,7 +139,7 @@ impl Running {
                 continue;
             }
             let feed = self.feed_of(&member);
-            if blocking(mirror, move |mirror| mirror.touch(&feed, is_followed)).await.is_ok() {
+            if mirror.ask(move |mirror| mirror.touch(&feed, is_followed)).await.is_ok() {
                 noted.insert(member, Noted { at: Instant::now(), is_followed });
             }
         }
@@ -149,14 +148,4 @@ impl Running {
     fn feed_of(&self, member: &MemberName) -> MirroredKind {
         MirroredKind { gvr: self.store.spec().gvr.clone(), member: member.clone() }
     }
-}
-
-/// Asks the mirror where a wait for the disk holds up nobody.
-async fn blocking<T: Send + 'static>(
-    mirror: &Arc<Mirror>,
-    ask: impl FnOnce(&Mirror) -> Result<T, MirrorError> + Send + 'static,
-) -> Result<T, MirrorError> {
-    let mirror = Arc::clone(mirror);
-    // It fails when kubefold ends.
-    tokio::task::spawn_blocking(move || ask(&mirror)).await.unwrap_or(Err(MirrorError::Off))
 }

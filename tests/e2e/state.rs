@@ -80,6 +80,7 @@ async fn state_in_postgresql_outlives_processes_and_outages() {
     let (code, _, told) = run(&second, folder.path()).await;
     assert_eq!(code, Some(1), "{told}");
     assert!(told.contains("another kubefold (host ") && told.contains(" has this state"), "{told}");
+    assert!(told.contains("With the --state-key-file of that process this one waits"), "{told}");
 
     let known = killed_behind(&fleet, west, &to_west).await;
     away(&fleet, &database).await;

@@ -60,6 +60,8 @@ pub enum MoveError {
         "{storage} has a part of the objects of {from} only, from a move that was interrupted: run kubefold apiserver migrate again"
     )]
     Unfinished { storage: String, from: String },
+    #[error("storage {storage} cannot be read: {source}")]
+    Unreadable { storage: String, source: StorageError },
     #[error("the move from {from} to {to} stopped ({source}); run it again, and it goes on")]
     Storage { from: String, to: String, source: StorageError },
     #[error("{from} has {} objects ({}) and {to} has {} ({}) after the move: somebody else writes to one of them; stop that, and run it again", .had.objects, .had.sha256, .has.objects, .has.sha256)]
@@ -95,10 +97,10 @@ pub async fn run(options: &Move) -> Result<Moved, MoveError> {
 
 /// Errors: it has a part of the objects of another one only.
 pub(super) async fn check_whole(opened: &Opened) -> Result<(), MoveError> {
-    let (name, source) =
-        (|| opened.name.clone(), |source| MoveError::Storage { from: opened.name.clone(), to: String::new(), source });
-    match opened.storage.get(MARK).await.map_err(source)? {
-        (Some(mark), _) => Err(MoveError::Unfinished { storage: name(), from: text(&mark.value) }),
+    let storage = || opened.name.clone();
+    let found = opened.storage.get(MARK).await;
+    match found.map_err(|source| MoveError::Unreadable { storage: storage(), source })? {
+        (Some(mark), _) => Err(MoveError::Unfinished { storage: storage(), from: text(&mark.value) }),
         (None, _) => Ok(()),
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     read::{Reader, answer::json_response, ask_again},
     respond::{SearchRefused, StoresError},
     search::{Facts, Page, Query, Ranked, Top, sql::Selection},
-    store::{Audience, KindSpec, Row, key, unstored},
+    store::{Audience, Entry, KindSpec, Row, key, unstored},
     stores::{Reading, Ready, Target},
 };
 use http::Response;
@@ -63,6 +63,7 @@ impl KindInTables {
         let (kind, namespace) = (&*self.spec.gvk.kind, self.namespace.as_str());
         ask(&Selection { gvr, kind, members: seen.as_deref(), namespace, owners })
     }
+
     /// Says whether all rows of what exists are there.
     fn is_whole(&self, members: &[String]) -> Result<(), MirrorError> {
         let Audience::Members(wanted) = &self.audience else { return Ok(()) };
@@ -177,19 +178,15 @@ impl Reader {
         let wanted = asked.wanted_of(&target.gvr, "")?;
         let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked.query).await;
         let form = Form::of_object(wanted.transform, &kind.spec, &tables)?;
-        let (feed, own_key) =
-            (MirroredKind { gvr: target.gvr.clone(), member: member.clone() }, key(&target.namespace, &target.name));
-        let mirror = self.tables(&target.gvr)?;
-        let is_seen = kind.audience.sees_member(member);
-        let found = ask_tables(&mirror, &target.gvr, move |mirror| mirror.stored(&feed, &own_key)).await?;
-        let shared = self.stores.shared();
-        let entry =
-            found.filter(|_| is_seen).and_then(|document| unstored(&kind.spec, &shared, member, &document).ok());
+        let entry = match kind.audience.sees_member(member) {
+            true => self.entry_in_tables(&kind.spec, member, &key(&target.namespace, &target.name)).await?,
+            false => None,
+        };
         let Some(entry) = entry else {
             let (gvr, name, member) = (target.gvr.clone(), target.name.clone(), member.to_string());
             return Err(SearchRefused::NotFound { gvr, name, member }.into());
         };
-        let at = shared.revisions.last();
+        let at = self.stores.shared().revisions.last();
         let mut out = Vec::new();
         Written { form, is_of_fleet: false, only_metadata: false, at }.object(&Row::visible(entry), at, &mut out);
         out.push(b'\n');
@@ -230,14 +227,28 @@ impl Reader {
         let rows: Vec<Ranked<Hit>> = rows.into_iter().filter_map(hit).collect();
         // They were objects when they were written.
         if rows.len() < count {
-            return Err(refused(&gvr, &MirrorError::Off));
+            return Err(refused(&gvr, MirrorError::Off));
         }
         Ok(Stored { rows, following })
     }
 
+    /// One object of a kind in the tables, as its member gave it last, by its key in its member.
+    pub(in crate::read) async fn entry_in_tables(
+        &self,
+        spec: &KindSpec,
+        member: &MemberName,
+        own_key: &str,
+    ) -> Result<Option<Arc<Entry>>, Status> {
+        let feed = MirroredKind { gvr: spec.gvr.clone(), member: member.clone() };
+        let (mirror, own_key) = (self.tables(&spec.gvr)?, own_key.to_owned());
+        let found = ask_tables(&mirror, &spec.gvr, move |mirror| mirror.stored(&feed, &own_key)).await?;
+        let shared = self.stores.shared();
+        Ok(found.and_then(|document| unstored(spec, &shared, member, &document).ok()))
+    }
+
     /// The tables that have a kind.
     pub(in crate::read) fn tables(&self, gvr: &Gvr) -> Result<Arc<Mirror>, Status> {
-        self.stores.mirror().cloned().ok_or_else(|| refused(gvr, &MirrorError::Off))
+        self.stores.mirror().cloned().ok_or_else(|| refused(gvr, MirrorError::Off))
     }
 
     /// Asks the mirror where a wait for the disk holds up nobody.
@@ -246,7 +257,7 @@ impl Reader {
         ask: impl FnOnce(&Mirror) -> Result<T, MirrorError> + Send + 'static,
     ) -> Result<T, Status> {
         let mirror = self.stores.mirror().ok_or(SearchRefused::Mirror(MirrorError::Off))?;
-        Ok(asked(mirror, ask).await.map_err(SearchRefused::Mirror)?)
+        Ok(mirror.ask(ask).await.map_err(SearchRefused::Mirror)?)
     }
 }
 
@@ -256,19 +267,9 @@ pub(in crate::read) async fn ask_tables<T: Send + 'static>(
     gvr: &Gvr,
     ask: impl FnOnce(&Mirror) -> Result<T, MirrorError> + Send + 'static,
 ) -> Result<T, Status> {
-    asked(mirror, ask).await.map_err(|why| refused(gvr, &why))
+    mirror.ask(ask).await.map_err(|why| refused(gvr, why))
 }
 
-fn refused(gvr: &Gvr, why: &MirrorError) -> Status {
-    ask_again(StoresError::Tables { gvr: gvr.clone(), why: why.to_string() }.into())
-}
-
-async fn asked<T: Send + 'static>(
-    mirror: &Arc<Mirror>,
-    ask: impl FnOnce(&Mirror) -> Result<T, MirrorError> + Send + 'static,
-) -> Result<T, MirrorError> {
-    let mirror = Arc::clone(mirror);
-    let asked = tokio::task::spawn_blocking(move || ask(&mirror)).await;
-    // It fails when kubefold ends.
-    asked.unwrap_or(Err(MirrorError::Off))
+fn refused(gvr: &Gvr, why: MirrorError) -> Status {
+    ask_again(StoresError::Tables { gvr: gvr.clone(), why }.into())
 }

@@ -134,8 +134,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn log(pod: &Value, query: &str) -> Result<String, String> {
-        answer(pod, query, "2026-03-01T12:10:00Z".parse().unwrap()).map_err(|status| status.message)
+    fn log(pod: &Value, query: &str) -> Result<String, Status> {
+        answer(pod, query, "2026-03-01T12:10:00Z".parse().unwrap())
     }
 
     #[test]
@@ -150,14 +150,14 @@ mod tests {
         assert_eq!(log(&pod, "container=app").unwrap(), all);
         let last: Vec<&str> = all.lines().rev().take(2).collect();
         assert_eq!(log(&pod, "tailLines=2").unwrap().lines().rev().collect::<Vec<_>>(), last);
-        assert_eq!(log(&pod, "container=x").unwrap_err(), "container x is not valid for pod web-0");
+        assert_eq!(log(&pod, "container=x").unwrap_err().message, "container x is not valid for pod web-0");
         let words = "previous terminated container \"app\" in pod \"web-0\" not found";
-        assert_eq!(log(&pod, "previous=true").unwrap_err(), words);
+        assert_eq!(log(&pod, "previous=true").unwrap_err().message, words);
         pod["status"]["containerStatuses"][0]["state"] = json!({"waiting": {"reason": "ContainerCreating"}});
         let words = "container \"app\" in pod \"web-0\" is waiting to start: ContainerCreating";
-        assert_eq!(log(&pod, "").unwrap_err(), words);
+        assert_eq!(log(&pod, "").unwrap_err().message, words);
         pod["spec"]["containers"] = json!([{"name": "app"}, {"name": "side"}]);
         let words = "a container name must be specified for pod web-0, choose one of: [app side]";
-        assert_eq!(log(&pod, "").unwrap_err(), words);
+        assert_eq!(log(&pod, "").unwrap_err().message, words);
     }
 }
