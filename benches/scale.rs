@@ -140,7 +140,7 @@ async fn objects(sizes: Sizes, count: usize, bytes: usize) {
     const FEW: &str = "/api/v1/configmaps?resourceVersion=0";
     let each = count / sizes.members;
     let fleet = Fleet::filled(sizes.members, async |registry: &Registry, member: usize| {
-        put(registry, "apps", "replicasets", (0..SETS.min(each)).map(set)).await;
+        put(registry, "apps", "replicasets", (0..SETS.min(each)).map(|at| set(member, at))).await;
         put(registry, "", "pods", (0..each).map(|at| pod(member, at, bytes - POD_BYTES))).await;
         let few =
             (0..sizes.few / sizes.members).map(|at| object("ConfigMap", "team-1", &format!("c{at}"), bytes - 400));
@@ -189,7 +189,7 @@ async fn objects(sizes: Sizes, count: usize, bytes: usize) {
     ] {
         answered(&fleet, &format!("selector by {what}"), &format!("{ALL}&{selector}")).await;
     }
-    let owned = format!("ownerUID={}", owner(7));
+    let owned = format!("ownerUID={}", owner(1, 7));
     for (what, query) in [
         ("owner", owned.clone()),
         ("owner and label", format!("{owned}&labelSelector=tier%3Dtier-3")),
@@ -307,7 +307,7 @@ fn pod(member: usize, at: usize, filling: usize) -> Value {
             "labels": {"app": "web", "tier": format!("tier-{}", at % 4), "member": member.to_string()},
             "ownerReferences": [{
                 "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("set-{}", at % SETS),
-                "uid": owner(at % SETS), "controller": true,
+                "uid": owner(member, at % SETS), "controller": true,
             }],
             "annotations": {"fill": words(member * 1_000_003 + at, filling)},
         },
@@ -321,16 +321,16 @@ fn namespace(at: usize) -> String {
 }
 
 /// What controls some pods of its namespace.
-fn set(at: usize) -> Value {
+fn set(member: usize, at: usize) -> Value {
     json!({
-        "metadata": {"name": format!("set-{at}"), "namespace": namespace(at), "uid": owner(at)},
+        "metadata": {"name": format!("set-{at}"), "namespace": namespace(at), "uid": owner(member, at)},
         "spec": {"replicas": 0, "selector": {"matchLabels": {"app": "web"}}},
     })
 }
 
-/// The UID of what controls some pods, of each member.
-fn owner(set: usize) -> String {
-    format!("00000000-0000-4000-8000-{set:012}")
+/// The UID of what controls some pods of a member.
+fn owner(member: usize, set: usize) -> String {
+    format!("00000000-0000-4000-8000-{:012}", member * 1_000_000 + set)
 }
 
 /// Text that compresses as objects do.

@@ -38,6 +38,18 @@ impl Row {
         }
     }
 
+    /// Those of them that have this UID of their own.
+    ///
+    /// Shape: as cheap as a comparison for an entry that has none, which is nearly all of those that are looked at.
+    pub fn of_uid(entry: &Arc<Entry>, uid: &str) -> SmallVec<[Self; 1]> {
+        if !entry.folded && entry.uid() != uid {
+            return SmallVec::new();
+        }
+        let mut rows = Self::all_of(entry);
+        rows.retain(|row| row.uid() == uid);
+        rows
+    }
+
     /// A visible object as a whole.
     pub fn visible(entry: Arc<Entry>) -> Self {
         Self { entry, part: None }

@@ -1,12 +1,14 @@
 //! Who has to control what a search by owner finds: the owner itself, or, level by level, what it controls.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
+
+use smallvec::SmallVec;
 
 use crate::{
     config::MemberName,
     read::search::find::{Controllers, Search, Source},
     search::{Owner, OwnerBy, Query},
-    store::{Key, Naming, Referent, Row},
+    store::{Entry, Key, Naming, Referent, Row},
 };
 use kubefold_wire::resource::Gvr;
 
@@ -44,13 +46,6 @@ impl Kinds<'_> {
     /// The owner itself.
     pub(super) async fn owner(self) -> Level {
         let mut level = Level::default();
-        let named = |source: &Source, row: &Row| match &self.owner.by {
-            OwnerBy::Uid(uid) => row.uid() == uid,
-            OwnerBy::Name { name, resource } => {
-                let gvr: &Gvr = &source.ready.store().spec().gvr;
-                resource.as_ref().is_none_or(|wanted| wanted.is_of(gvr)) && row.name(self.naming, gvr) == name.as_str()
-            }
-        };
         let mut kinds: Vec<&Source> = self.kinds.iter().collect();
         kinds.sort_by_key(|source| source.snapshot.objects.len());
         for source in kinds {
@@ -58,7 +53,7 @@ impl Kinds<'_> {
                 if at % 512 == 511 {
                     tokio::task::yield_now().await;
                 }
-                for row in Row::all_of(entry).iter().filter(|row| named(source, row) && self.sees(source, row)) {
+                for row in self.named(source, entry).iter().filter(|row| self.sees(source, row)) {
                     level.add(source, row, self.naming);
                 }
             }
@@ -71,6 +66,22 @@ impl Kinds<'_> {
             level.join([uid.clone()]);
         }
         level
+    }
+
+    /// The rows of an entry that are the owner, as it is named.
+    fn named(self, source: &Source, entry: &Arc<Entry>) -> SmallVec<[Row; 1]> {
+        match &self.owner.by {
+            OwnerBy::Uid(uid) => Row::of_uid(entry, uid),
+            OwnerBy::Name { name, resource } => {
+                let gvr: &Gvr = &source.ready.store().spec().gvr;
+                if resource.as_ref().is_some_and(|wanted| !wanted.is_of(gvr)) {
+                    return SmallVec::new();
+                }
+                let mut rows = Row::all_of(entry);
+                rows.retain(|row| row.name(self.naming, gvr) == name.as_str());
+                rows
+            }
+        }
     }
 
     /// What a level controls.
