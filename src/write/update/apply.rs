@@ -163,9 +163,7 @@ impl<F: Fleet> Work<'_, F> {
         let local = self.writer.fleet.localize(self.key, &part.member, &Bytes::from(patch.to_string()));
         let mut body: Value = serde_json::from_slice(&local).unwrap_or_else(|_| patch.clone());
         let awaited = self.awaited(part);
-        let mut shared = awaited.clone();
-        take(&task.own, Take::Always, &mut shared);
-        let share = |field: &Field| shared.pointer(field.pointer).cloned();
+        let share = |field: &Field| share_in(&awaited, &task.own, field);
         for field in unsaid {
             // Each part would take the default for itself.
             if let Some(share) = share(field) {
@@ -202,8 +200,9 @@ impl<F: Fleet> Work<'_, F> {
             let said = body.clone();
             body = applied(body, &part.document, &own, &kind, &part.member, owns);
             let noted = Note::read(&awaited);
-            let base = noted.as_ref().map_or_else(|| awaited.clone(), |noted| noted.base(&awaited, &[]));
-            let apply = noted::Apply { base: &base, said: &said, applied: &body, owns: &owns };
+            let base = noted.as_ref().map(|noted| noted.base(&awaited, &[]));
+            let apply =
+                noted::Apply { base: base.as_ref().unwrap_or(&awaited), said: &said, applied: &body, owns: &owns };
             let after = Note::after_apply(noted.as_ref(), &kind, &part.member, &apply);
             // It says what the part notes where that changes, or where only its manager has it.
             if after != noted || noted.is_some() && owns(&NOTE) {
@@ -264,6 +263,15 @@ impl<F: Fleet> Work<'_, F> {
         }
         plan.home.shared = changes;
     }
+}
+
+/// What a part has in a divided field once its own changes are made.
+fn share_in(part: &Value, own: &[Change], field: &Field) -> Option<Value> {
+    // The field alone is enough where it is: a whole part costs more than all else that an apply does here.
+    let now = part.pointer(field.pointer).cloned();
+    let mut share = now.map_or_else(|| part.clone(), |now| desired::nested(field.path, now));
+    take(own, Take::Always, &mut share);
+    share.pointer(field.pointer).cloned()
 }
 
 /// Which fields of a part change their managers with an apply: those that are `unsaid`, and those of which the whole is `changed`

@@ -68,7 +68,7 @@ impl<'a, F: Fleet> Work<'a, F> {
     async fn plan(&self) -> Result<Plan, Stop> {
         let wanted = desired::read(self.request, self.key, &self.visible, &self.shown)?;
         self.hold_owners(&wanted.after).await?;
-        let shares_wait = || !self.earlier.is_empty() && self.parts().any(|part| self.awaited(part) != *part.document);
+        let shares_wait = || !self.earlier.is_empty() && self.parts().any(|part| *self.awaited(part) != *part.document);
         let is_coming = !self.divided().is_empty() && (!self.coming().is_empty() || shares_wait());
         let total = |field: &Field| {
             let (is, was) = (wanted.after.pointer(field.pointer), self.shown.pointer(field.pointer));

@@ -1,6 +1,6 @@
 //! The divided fields of a write: a new total changes the parts by the difference alone.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use serde_json::Value;
 
@@ -232,11 +232,14 @@ impl<F: Fleet> Work<'_, F> {
     }
 
     /// A part's document as it will be when what waits for it is done.
-    pub(super) fn awaited(&self, part: &Held) -> Value {
+    pub(super) fn awaited<'p>(&self, part: &'p Held) -> Cow<'p, Value> {
+        let earlier = self.earlier_in(&part.member);
+        if earlier.is_empty() {
+            return Cow::Borrowed(&part.document);
+        }
         let mut document = (*part.document).clone();
-        let waiting = Pending::of(&self.earlier_in(&part.member), &part.member).shares();
-        take(&waiting, Take::WhereOld, &mut document);
-        document
+        take(&Pending::of(&earlier, &part.member).shares(), Take::WhereOld, &mut document);
+        Cow::Owned(document)
     }
 
     /// The policy that holds for the object.
