@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::{
     config::MemberName,
     member::Member,
-    mirror::Figures,
+    mirror::{Figures, MemoryFigures},
     store::Notices,
     stores::{Filling, StoreFigures, Stores},
     write::journal::{Entry, Journal, Step, Unfinished},
@@ -109,6 +109,21 @@ pub struct MirrorStatus {
     /// What went wrong last; absent once everything could be written again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// The bound on the objects in memory (`mirror.memory`); absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryStatus>,
+}
+
+/// The bound on the objects in memory, and what that means.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MemoryStatus {
+    /// The bound. Units: bytes.
+    pub max_bytes: u64,
+    /// The objects in memory. Units: bytes.
+    pub bytes: u64,
+    /// The resources that are in the mirror's tables alone because of it.
+    pub in_tables: Vec<String>,
 }
 
 /// How it goes with the state in PostgreSQL.
@@ -298,8 +313,10 @@ fn state_status(state: &Postgres) -> StateStatus {
 
 fn mirror_status(figures: Figures) -> MirrorStatus {
     let lag_seconds = figures.lag().map(|lag| lag.as_secs());
-    let Figures { is_on, rows, bytes, error, .. } = figures;
-    MirrorStatus { on: is_on, objects: rows, bytes, lag_seconds, error: error.map(|error| error.to_string()) }
+    let Figures { is_on, rows, bytes, error, memory, .. } = figures;
+    let memory =
+        memory.map(|MemoryFigures { max, held, in_tables }| MemoryStatus { max_bytes: max, bytes: held, in_tables });
+    MirrorStatus { on: is_on, objects: rows, bytes, lag_seconds, error: error.map(|error| error.to_string()), memory }
 }
 
 fn filling_member(Filling { member, listed, total }: Filling) -> FillingMember {

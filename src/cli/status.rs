@@ -11,7 +11,7 @@ use crate::{
         paint::{self, Paint, paint, width},
         print as print_text,
     },
-    status::{FleetStatus, KindStatus, MemberStatus, RemarkedObject, STATUS_PATH, UnfinishedWrite},
+    status::{FleetStatus, KindStatus, MemberStatus, MemoryStatus, RemarkedObject, STATUS_PATH, UnfinishedWrite},
 };
 
 #[derive(Debug, clap::Args)]
@@ -58,6 +58,11 @@ fn render(status: &FleetStatus, colours: bool) -> String {
     if let Some(error) = status.mirror.as_ref().and_then(|mirror| mirror.error.as_ref()) {
         let _infallible = writeln!(out, "the mirror is not kept: {error}");
     }
+    if let Some(memory) = status.mirror.as_ref().and_then(|mirror| mirror.memory.as_ref()) {
+        for line in of_memory(memory) {
+            let _infallible = writeln!(out, "{line}");
+        }
+    }
     for record in &status.damaged {
         let _infallible = writeln!(out, "{record}");
     }
@@ -80,6 +85,25 @@ fn render(status: &FleetStatus, colours: bool) -> String {
         out.push_str("no unfinished writes, no differences\n");
     }
     out
+}
+
+/// What becomes of the bound on the objects in memory.
+fn of_memory(memory: &MemoryStatus) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !memory.in_tables.is_empty() {
+        let kinds = memory.in_tables.join(", ");
+        lines.push(format!("in the mirror's tables alone, since mirror.memory has no room for them: {kinds}"));
+    }
+    if memory.bytes > memory.max_bytes {
+        let of = |bytes: u64| size(usize::try_from(bytes).unwrap_or(usize::MAX));
+        lines.push(format!(
+            "the objects in memory have {}, more than mirror.memory ({}): the next start has the largest kinds of mirror.storable in \
+             the mirror's tables alone",
+            of(memory.bytes),
+            of(memory.max_bytes)
+        ));
+    }
+    lines
 }
 
 /// `west (12000 of about 60000 listed)`.
@@ -235,7 +259,9 @@ mod tests {
                        1 kinds followed, 3 objects, 1 watches\npods/v1 has not been read from north (12000 of about 60000 listed), west\n";
         assert_eq!(render(&status, false), format!("{members}no unfinished writes, no differences\n"));
         let error = Some("the disk is full".into());
-        status.mirror = Some(MirrorStatus { on: true, objects: 1, bytes: 2, lag_seconds: None, error });
+        let in_tables = vec!["events".into(), "widgets.example.com".into()];
+        let memory = Some(MemoryStatus { max_bytes: 10 << 20, bytes: 30 << 20, in_tables });
+        status.mirror = Some(MirrorStatus { on: true, objects: 1, bytes: 2, lag_seconds: None, error, memory });
         let error = Some("PostgreSQL (postgres://db/fleet) cannot be reached: connection refused".into());
         let place = "postgres://db/fleet".to_owned();
         status.state = Some(StateStatus { place, away_seconds: Some(3), lost: false, restored: true, error });
@@ -257,7 +283,9 @@ mod tests {
         });
         let rest = "nothing can be written through the fleet view: PostgreSQL (postgres://db/fleet) cannot be reached: connection refused\n\
                     the state in postgres://db/fleet was restored from a backup\n\
-                    the mirror is not kept: the disk is full\nthe record 7 cannot be read\n\nUNFINISHED   OBJECT                            AGE   BEHIND   WHY\n\
+                    the mirror is not kept: the disk is full\n\
+                    in the mirror's tables alone, since mirror.memory has no room for them: events, widgets.example.com\n\
+                    the objects in memory have 30MiB, more than mirror.memory (10MiB): the next start has the largest kinds of mirror.storable in the mirror's tables alone\nthe record 7 cannot be read\n\nUNFINISHED   OBJECT                            AGE   BEHIND   WHY\n\
                     delete       deployments.apps/web in default   25h   west     refused\n\n\
                     DIFFERS        IN\nnamespaces/x   west\n";
         assert_eq!(render(&status, false), format!("{members}{rest}"));

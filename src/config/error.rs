@@ -182,13 +182,17 @@ pub enum Problem {
     )]
     Resource { resource: String },
     #[error(
-        "\"{resource}\" cannot be in the mirror's tables alone: kubefold needs its objects in memory; remove it from \"stored\""
+        "\"{resource}\" cannot be in the mirror's tables alone: kubefold needs its objects in memory; remove it from \"{field}\""
     )]
-    NeverStored { resource: String },
-    #[error("\"{resource}\" is in both \"stored\" and \"exclude\"; remove it from one of the two")]
-    StoredExcluded { resource: String },
-    #[error("\"maxBytes: {value}\" is not a quantity of at least 1Mi; write it like \"4Gi\"")]
-    MirrorBytes { value: String },
+    NeverStored { resource: String, field: &'static str },
+    #[error("\"{resource}\" is in both \"{field}\" and \"exclude\"; remove it from one of the two")]
+    StoredExcluded { resource: String, field: &'static str },
+    #[error("\"{field}: {value}\" is not a quantity of at least 1Mi; write it like \"4Gi\"")]
+    MirrorBytes { field: &'static str, value: String },
+    #[error(
+        "\"memory\" needs \"storable\", the kinds that may be in the mirror's tables alone once it is too little, and \"storable\" needs \"memory\"; give both or neither"
+    )]
+    MemoryAlone,
     #[error("\"keepDeleted: {value}\" is not a duration from 1m to 8760h; write it like \"168h\"")]
     KeepDeleted { value: String },
     #[error("the group \"{group}\" is kubefold's own, which is always served; remove it")]

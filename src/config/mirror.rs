@@ -14,8 +14,8 @@ use kubefold_wire::{names::is_dns_subdomain, quantity::Quantity, resource::Gvr};
 
 /// The size of the file where none is given. Units: bytes.
 const BYTES_MAX_DEFAULT: u64 = 4 << 30;
-/// A smaller file could not hold the objects that every cluster has. Units: bytes.
-const BYTES_MAX_LEAST: u64 = 1 << 20;
+/// With less there would be no room for the objects that every cluster has. Units: bytes.
+const BYTES_LEAST: u64 = 1 << 20;
 /// What was deleted is looked through each minute.
 const KEEP_DELETED_LEAST: Duration = Duration::from_mins(1);
 const KEEP_DELETED_MOST: Duration = Duration::from_hours(365 * 24);
@@ -44,6 +44,10 @@ pub struct MirrorConfig {
     pub exclude: Vec<ResourcePattern>,
     /// What is in its tables alone, and in no memory.
     pub stored: Vec<ResourcePattern>,
+    /// What may be there alone once others have more than `memory_max`.
+    pub storable: Vec<ResourcePattern>,
+    /// The objects in memory have no more than this as JSON, as far as `storable` allows. Units: bytes.
+    pub memory_max: Option<u64>,
     /// The file has no more than this. Units: bytes.
     pub bytes_max: u64,
     /// What is deleted is kept for so long; absent where it is not kept at all.
@@ -56,6 +60,8 @@ impl Default for MirrorConfig {
             enabled: true,
             exclude: Vec::new(),
             stored: Vec::new(),
+            storable: Vec::new(),
+            memory_max: None,
             bytes_max: BYTES_MAX_DEFAULT,
             keep_deleted: None,
         }
@@ -72,6 +78,11 @@ pub struct ResourcePattern {
 }
 
 impl ResourcePattern {
+    /// That one resource, in whatever version.
+    pub fn of(gvr: &Gvr) -> Self {
+        Self { resource: gvr.resource.to_string(), group: gvr.group.to_string() }
+    }
+
     /// Says whether it names that resource, in whatever version.
     pub fn names(&self, gvr: &Gvr) -> bool {
         *self.group == *gvr.group && (self.resource == "*" || *self.resource == *gvr.resource)
@@ -107,17 +118,26 @@ pub(super) fn mirror(raw: Option<&Spanned<RawMirror>>) -> Checked<MirrorConfig> 
         None => fault(at, Problem::Resource { resource: at.value.clone() }),
     };
     let exclude: Vec<ResourcePattern> = raw.exclude.iter().map(pattern).collect::<Checked<_>>()?;
-    let stored = |at: &Spanned<String>| match pattern(at)? {
-        pattern if pattern.is_needed() => fault(at, Problem::NeverStored { resource: at.value.clone() }),
-        pattern if exclude.contains(&pattern) => fault(at, Problem::StoredExcluded { resource: at.value.clone() }),
-        pattern => Ok(pattern),
+    let in_tables = |field: &'static str, at: &Spanned<String>| match (pattern(at)?, at.value.clone()) {
+        (pattern, resource) if pattern.is_needed() => fault(at, Problem::NeverStored { resource, field }),
+        (pattern, resource) if exclude.contains(&pattern) => fault(at, Problem::StoredExcluded { resource, field }),
+        (pattern, _) => Ok(pattern),
     };
-    let stored = raw.stored.iter().map(stored).collect::<Checked<_>>()?;
+    let stored = raw.stored.iter().map(|at| in_tables("stored", at)).collect::<Checked<_>>()?;
+    let storable: Vec<ResourcePattern> =
+        raw.storable.iter().map(|at| in_tables("storable", at)).collect::<Checked<_>>()?;
+    let memory_max = raw.memory.as_ref().map(|at| bytes_of("memory", at)).transpose()?;
+    match (&raw.memory, raw.storable.first()) {
+        (Some(at), None) | (None, Some(at)) => return fault(at, Problem::MemoryAlone),
+        _ => {}
+    }
     Ok(MirrorConfig {
         enabled: raw.enabled.unwrap_or(true),
         exclude,
         stored,
-        bytes_max: raw.max_bytes.as_ref().map(bytes_max).transpose()?.unwrap_or(BYTES_MAX_DEFAULT),
+        storable,
+        memory_max,
+        bytes_max: raw.max_bytes.as_ref().map(|at| bytes_of("maxBytes", at)).transpose()?.unwrap_or(BYTES_MAX_DEFAULT),
         keep_deleted: raw.keep_deleted.as_ref().map(keep_deleted).transpose()?,
     })
 }
@@ -129,11 +149,11 @@ fn keep_deleted(at: &Spanned<String>) -> Checked<Duration> {
     }
 }
 
-fn bytes_max(at: &Spanned<String>) -> Checked<u64> {
+fn bytes_of(field: &'static str, at: &Spanned<String>) -> Checked<u64> {
     let bytes = Quantity::parse(&at.value).ok().and_then(|quantity| u64::try_from(quantity.value()).ok());
-    match bytes.filter(|bytes| *bytes >= BYTES_MAX_LEAST) {
+    match bytes.filter(|bytes| *bytes >= BYTES_LEAST) {
         Some(bytes) => Ok(bytes),
-        None => fault(at, Problem::MirrorBytes { value: at.value.clone() }),
+        None => fault(at, Problem::MirrorBytes { field, value: at.value.clone() }),
     }
 }
 

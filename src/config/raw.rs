@@ -124,6 +124,15 @@ pub(super) struct RawMirror {
     #[serde(default)]
     #[cfg_attr(test, schemars(with = "Vec<String>"))]
     pub(super) stored: Vec<Spanned<String>>,
+    /// How many bytes of JSON the objects of all kinds in memory may have, at least `1Mi`. A start that finds more than that in the
+    /// mirror has the largest kinds of `storable` in its tables alone, as many as it takes. Default: no such bound.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    pub(super) memory: Option<Spanned<String>>,
+    /// Resources whose objects may be in the mirror's tables alone once `memory` is too little: written as in `stored`, and of the
+    /// same kinds. It is given together with `memory`.
+    #[serde(default)]
+    #[cfg_attr(test, schemars(with = "Vec<String>"))]
+    pub(super) storable: Vec<Spanned<String>>,
     /// How large the file may become, at least `1Mi`. What has no room is not kept. Default: `4Gi`.
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(super) max_bytes: Option<Spanned<String>>,

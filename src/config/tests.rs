@@ -72,6 +72,18 @@ fn what_the_mirror_cannot_store_is_refused() {
             "members:\n- {name: east, inCluster: true}\nmirror: {stored: [Event]}\n",
             "clusters.yaml:3: \"Event\" is not a resource; write its plural like \"events\" or \"leases.coordination.k8s.io\", or \"*.example.com\"",
         ),
+        (
+            "members:\n- {name: east, inCluster: true}\nmirror: {memory: 1Gi, storable: [pods]}\n",
+            "clusters.yaml:3: \"pods\" cannot be in the mirror's tables alone: kubefold needs its objects in memory; remove it from \"storable\"",
+        ),
+        (
+            "members:\n- {name: east, inCluster: true}\nmirror: {memory: 1Ki, storable: [events]}\n",
+            "clusters.yaml:3: \"memory: 1Ki\" is not a quantity of at least 1Mi; write it like \"4Gi\"",
+        ),
+        (
+            "members:\n- {name: east, inCluster: true}\nmirror: {memory: 1Gi}\n",
+            "clusters.yaml:3: \"memory\" needs \"storable\", the kinds that may be in the mirror's tables alone once it is too little, and \"storable\" needs \"memory\"; give both or neither",
+        ),
     ];
     for (yaml, expected) in cases {
         assert_eq!(refusal(folder.path(), yaml), expected);

@@ -17,7 +17,27 @@ pub struct Figures {
     pub failures: u64,
     /// What went wrong last; absent once everything could be written again.
     pub error: Option<Arc<str>>,
+    /// The bound on what is in memory; absent where there is none.
+    pub memory: Option<MemoryFigures>,
     level_at: Option<Instant>,
+}
+
+/// The bound on the objects in memory (`mirror.memory`), and what that means.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryFigures {
+    /// The bound. Units: bytes.
+    pub max: u64,
+    /// The objects in memory. Units: bytes.
+    pub held: u64,
+    /// The resources that are in the tables alone because of it.
+    pub in_tables: Vec<String>,
+}
+
+impl MemoryFigures {
+    /// Says whether the objects in memory are more than they may be.
+    pub fn is_over(&self) -> bool {
+        self.held > self.max
+    }
 }
 
 impl Figures {

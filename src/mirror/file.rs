@@ -25,7 +25,7 @@ use crate::{
 use kubefold_wire::resource::Gvr;
 
 /// Objects that are read at once.
-const PAGE_OBJECTS: i64 = 512;
+pub(super) const PAGE_OBJECTS: i64 = 512;
 /// Bytes of documents that one transaction writes of a whole feed.
 const CHUNK_BYTES_MAX: usize = 8 << 20;
 /// What was deleted has no more of the file than one part of so many.

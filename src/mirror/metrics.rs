@@ -33,6 +33,17 @@ impl Collector for OfMirror {
         let help = "How long ago everything that the stores had was written";
         let lag = figures.lag().unwrap_or_default().as_secs_f64();
         encoder.encode_descriptor("lag", help, Some(&Unit::Seconds), MetricType::Gauge)?.encode_gauge(&lag)?;
+        if let Some(memory) = &figures.memory {
+            let help = "Bytes that the objects in memory may have (mirror.memory)";
+            let mut max = encoder.encode_descriptor("memory_max", help, Some(&Unit::Bytes), MetricType::Gauge)?;
+            max.encode_gauge(&as_gauge(memory.max))?;
+            let help = "Bytes that the objects in memory have, where mirror.memory bounds them";
+            let mut held = encoder.encode_descriptor("memory_held", help, Some(&Unit::Bytes), MetricType::Gauge)?;
+            held.encode_gauge(&as_gauge(memory.held))?;
+            let help = "Kinds that are in the mirror's tables alone, since mirror.memory has no room for them";
+            let passed = as_gauge(memory.in_tables.len() as u64);
+            encoder.encode_descriptor("memory_passed_kinds", help, None, MetricType::Gauge)?.encode_gauge(&passed)?;
+        }
         let help = "Writes and reads of kept objects that failed";
         let mut failures = encoder.encode_descriptor("failures", help, None, MetricType::Counter)?;
         failures.encode_counter::<NoLabelSet, _, u64>(&figures.failures, None)

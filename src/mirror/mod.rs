@@ -8,6 +8,7 @@
 //!
 //! May name: `config`, `store`, `search`.
 
+mod budget;
 mod deleted;
 mod figures;
 mod file;
@@ -38,14 +39,14 @@ use crate::{
 };
 use kubefold_wire::resource::Gvr;
 
+use self::{budget::beyond, file::File, kind::is_secret};
 pub use self::{
-    figures::Figures,
+    figures::{Figures, MemoryFigures},
     file::{KeptCatalog, KeptObject, KeptPosition},
     kind::{MirrorError, MirroredKind},
     search::{FoundObject, FoundPage},
     tables::SCHEMA,
 };
-use self::{file::File, kind::is_secret};
 
 /// The file in the state directory, and those that SQLite has beside it.
 const FILE: &str = "mirror.db";
@@ -60,6 +61,8 @@ pub struct Mirror {
     directory: PathBuf,
     state: Option<Arc<Postgres>>,
     config: MirrorConfig,
+    /// What is in the tables alone: what the configuration says, and what memory has no room for.
+    stored: Vec<ResourcePattern>,
     key: Option<KeyFile>,
     file: ArcSwapOption<File>,
     figures: Mutex<Figures>,
@@ -85,10 +88,11 @@ impl Mirror {
     }
 
     fn begin(state: Option<Arc<Postgres>>, directory: &Path, config: &Config, key: Option<KeyFile>) -> Arc<Self> {
-        let this = Self {
+        let mut this = Self {
             state,
             directory: directory.to_owned(),
             config: config.mirror.clone(),
+            stored: config.mirror.stored.clone(),
             key,
             file: ArcSwapOption::empty(),
             figures: Mutex::default(),
@@ -103,7 +107,7 @@ impl Mirror {
         Arc::new(this)
     }
 
-    fn open_file(&self, config: &Config) {
+    fn open_file(&mut self, config: &Config) {
         let is_kept = |feed: &MirroredKind| {
             let mut present = config.members.iter().filter(|member| !member.absent);
             self.keeps(&feed.gvr) && present.any(|member| member.name == feed.member)
@@ -115,6 +119,7 @@ impl Mirror {
         };
         let Some(file) = opened else { return };
         let prepared = file.prepare(self.config.bytes_max).and_then(|()| file.retain(is_kept));
+        let prepared = prepared.and_then(|()| self.bound_memory(&file));
         let prepared = prepared.and_then(|()| file.prepare_stored(|feed| self.stores(&feed.gvr)));
         let prepared = prepared.and_then(|()| file.trim_deleted(self.config.keep_deleted, self.config.bytes_max));
         let file = match prepared {
@@ -127,6 +132,20 @@ impl Mirror {
         };
         self.figures.lock().is_on = file.is_some();
         self.file.store(file.map(Arc::new));
+    }
+
+    /// Has the kinds that memory has no room for in the tables alone.
+    fn bound_memory(&mut self, file: &File) -> Result<(), SqlError> {
+        let Some(max) = self.config.memory_max else { return Ok(()) };
+        let beyond = beyond(&self.config, file.sizes()?);
+        self.stored.extend(beyond.iter().map(ResourcePattern::of));
+        let in_tables: Vec<String> = beyond.iter().map(Gvr::qualified).collect();
+        if !in_tables.is_empty() {
+            let kinds = in_tables.join(", ");
+            tracing::warn!(%kinds, "mirror.memory has no room for all objects: these kinds are in the mirror's tables alone");
+        }
+        self.figures.lock().memory = Some(MemoryFigures { max, held: 0, in_tables });
+        Ok(())
     }
 
     fn try_open(&self) -> Result<File, OpenError> {
@@ -183,12 +202,12 @@ impl Mirror {
 
     /// Says whether the objects of a kind are in the tables alone, and in no memory.
     pub fn stores(&self, gvr: &Gvr) -> bool {
-        self.config.stored.iter().any(|pattern| pattern.names(gvr))
+        self.stored.iter().any(|pattern| pattern.names(gvr))
     }
 
     /// The kinds whose objects are in the tables alone.
     pub fn stored_kinds(&self) -> &[ResourcePattern] {
-        &self.config.stored
+        &self.stored
     }
 
     /// Why a kind that is in the tables alone cannot be read. `None`: as far as is known now it can.
@@ -360,6 +379,26 @@ impl Mirror {
             self.failed(&error.into());
         }
         self.figures.lock().level(counted);
+    }
+
+    /// Notes how many bytes the objects in memory have, where that is bounded; says once that it is too much.
+    pub fn bounds(&self, held: impl FnOnce() -> u64) {
+        if self.config.memory_max.is_none() {
+            return;
+        }
+        let held = held();
+        let mut figures = self.figures.lock();
+        let Some(memory) = &mut figures.memory else { return };
+        let was_over = memory.is_over();
+        memory.held = held;
+        if memory.is_over() && !was_over {
+            let max = memory.max;
+            tracing::warn!(
+                held,
+                max,
+                "the objects in memory are more than mirror.memory: the next start has the largest kinds of mirror.storable in the mirror's tables alone"
+            );
+        }
     }
 
     /// What is kept, and how it goes.

@@ -14,7 +14,7 @@ use kubefold_sql::{Sql, SqlError, Value, params};
 use crate::{
     mirror::{
         deleted::bury,
-        file::{File, digest_of, now_ms, signed, words},
+        file::{File, PAGE_OBJECTS, digest_of, now_ms, signed, words},
         kind::{MirrorError, MirroredKind},
     },
     search::sql::{Dialect, Indexed},
@@ -38,17 +38,19 @@ impl File {
         })
     }
 
-    /// Has the rows of feeds that are stored with what is looked for beside each, and no others: rows of before are listed anew.
+    /// Has the rows of feeds that are stored with what is looked for beside each, and no others.
+    ///
+    /// Shape: a transaction for each page of a feed that was not stored before; who is killed meanwhile goes on behind it.
     pub(super) fn prepare_stored(&self, is_stored: impl Fn(&MirroredKind) -> bool) -> Result<(), SqlError> {
         let (stored, others): (Vec<_>, Vec<_>) =
             self.feeds()?.into_iter().partition(|(_, feed)| feed.as_ref().is_some_and(&is_stored));
-        self.write(move |sql| {
-            for (id, _) in stored {
-                let gone = "DELETE FROM objects WHERE feed = ?1 AND deleted_us = 0 AND name IS NULL";
-                if sql.execute(gone, params![id])? > 0 {
-                    sql.execute("UPDATE feeds SET revision = 0 WHERE id = ?1", params![id])?;
-                }
+        for (id, _) in stored {
+            let mut after = Some(String::new());
+            while let Some(behind) = after {
+                after = self.write(move |sql| index_page(sql, id, &behind))?;
             }
+        }
+        self.write(move |sql| {
             for (id, _) in others {
                 let labels = "DELETE FROM labels WHERE object IN
                     (SELECT id FROM objects WHERE feed = ?1 AND deleted_us = 0 AND name IS NOT NULL)";
@@ -76,6 +78,49 @@ impl File {
         let (resource, member) = (feed.gvr.qualified(), feed.member.clone());
         document.map(Some).ok_or(MirrorError::Damaged { key: key.to_owned(), resource, member })
     }
+}
+
+/// Puts what is looked for beside the rows of a page, and gives the key of the last. Where one is damaged all are listed anew.
+fn index_page(sql: Sql<'_>, feed: i64, after: &str) -> Result<Option<String>, SqlError> {
+    let page = "SELECT key, id, uid, digest, document FROM objects
+        WHERE feed = ?1 AND key > ?2 AND deleted_us = 0 AND name IS NULL ORDER BY key LIMIT ?3";
+    let mut rows = Vec::new();
+    sql.each(page, params![feed, after, PAGE_OBJECTS], |row| {
+        let (digest, document): (i64, Vec<u8>) = (row.get(3)?, row.get(4)?);
+        let text = Some(document).filter(|document| digest_of(document) == digest);
+        let text = text.and_then(|document| String::from_utf8(document).ok());
+        let (key, id, uid): (String, i64, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        rows.push(text.map(|text| {
+            // What an earlier version wrote has none.
+            let uid = if uid.is_empty() { Indexed::uid_of(&text).unwrap_or_default() } else { uid };
+            Unindexed { key, id, uid, indexed: Indexed::of(&text) }
+        }));
+        Ok(())
+    })?;
+    let Some(rows) = rows.into_iter().collect::<Option<Vec<Unindexed>>>() else {
+        sql.execute("DELETE FROM objects WHERE feed = ?1 AND deleted_us = 0 AND name IS NULL", params![feed])?;
+        return sql.execute("UPDATE feeds SET revision = 0 WHERE id = ?1", params![feed]).map(|_| None);
+    };
+    let put = "UPDATE objects SET namespace = ?2, name = ?3, created_us = ?4, owner = ?5, uid = ?6 WHERE id = ?1";
+    sql.prepare(put)?.execute_all(rows.iter().map(|row| {
+        let (namespace, name) = row.key.split_once('/').unwrap_or(("", &row.key));
+        let (created, owner) = (Value::from(row.indexed.created_us), Value::from(row.indexed.owner.as_deref()));
+        [Value::from(row.id), Value::from(namespace), Value::from(name), created, owner, Value::from(&row.uid)]
+    }))?;
+    let labels = rows.iter().flat_map(|row| row.indexed.labels.iter().map(|label| (row.id, label)));
+    let put = "INSERT INTO labels (object, key, value, number) VALUES (?1, ?2, ?3, ?4)";
+    sql.prepare(put)?.execute_all(labels.map(|(id, label)| {
+        [Value::from(id), Value::from(&label.key), Value::from(&label.value), Value::from(label.number)]
+    }))?;
+    Ok(rows.into_iter().next_back().map(|row| row.key))
+}
+
+/// A row beside which there is nothing to find it by.
+struct Unindexed {
+    key: String,
+    id: i64,
+    uid: String,
+    indexed: Indexed,
 }
 
 /// Where a feed stands in the tables.

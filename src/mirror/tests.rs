@@ -1,5 +1,7 @@
 //! A store, the file behind it, and what a later process finds there.
 
+mod stored;
+
 use std::{collections::BTreeMap, os::unix::fs::PermissionsExt};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -11,6 +13,7 @@ use kubefold_wire::{
 use proptest::prelude::*;
 use tempfile::TempDir;
 
+use self::stored::all_named;
 use super::{tables::MIGRATIONS, *};
 use crate::{
     config::{MemberName, load_text},
@@ -413,6 +416,17 @@ fn in_postgresql_it_keeps_what_it_keeps_in_a_file() {
         mirror.keep_catalog(catalog(document)).unwrap();
     }
     assert_eq!(mirror.catalogs(), [catalog("{\"a\":1}")]);
+    let mut events = World::new("events", "Event");
+    (0..600).for_each(|at| events.event(&format!("one-{at}"), Some(&"x".repeat(2_000))));
+    events.write(&mirror).unwrap();
+    drop(mirror);
+    let bounded = config("mirror: {memory: 1Mi, storable: [events]}\n");
+    let key = KeyFile::new(Some(path.clone()), keys.path());
+    let mirror = Mirror::open_in(&state, directory.path(), &bounded, Some(key));
+    assert_eq!(mirror.figures().memory.unwrap().in_tables, ["events"], "{}", error(&mirror));
+    assert_eq!(all_named(&mirror, "").len(), 600);
+    assert_eq!(all_named(&mirror, "names=one-7,one-599"), ["one-599", "one-7"]);
+    mirror.forget(&events.of);
     mirror.forget(&world.of);
     assert_eq!(mirror.position(&world.of), None);
     assert_eq!(server.sql_in("mirror", "SELECT count(*) FROM kubefold_mirror.objects"), "0");
@@ -525,25 +539,6 @@ proptest! {
             }
         }
     }
-}
-
-#[test]
-fn rows_of_before_are_listed_anew_where_a_kind_is_stored_or_is_not_any_more() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut world = World::new("events", "Event");
-    world.event("one", Some("x"));
-    world.write(&opened(&directory)).unwrap();
-    let stored = config("mirror: {stored: [events]}\n");
-    let mirror = Mirror::open(directory.path(), &stored, None);
-    assert_eq!(mirror.position(&world.of), None, "its rows have nothing beside them by which they are found");
-    let document = r#"{"metadata":{"name":"two","namespace":"a"}}"#.to_owned();
-    let object = ReportedObject { key: "a/two".into(), uid: "u-two".into(), revision: 20, document };
-    let ended = Report::ListEnded { cluster_uid: "u-east".into(), revision: 20, definition: 0 };
-    assert!(mirror.report(&world.of, vec![Report::ListBegan, Report::Object(object), ended].into()).unwrap());
-    assert_eq!(mirror.position(&world.of).unwrap().position.revision, 20);
-    drop(mirror);
-    assert_eq!(kept(&opened(&directory), &world.of).unwrap().1.len(), 1, "they are what a store begins with");
-    assert_eq!(Mirror::open(directory.path(), &stored, None).position(&world.of), None);
 }
 
 #[test]

@@ -52,7 +52,7 @@ pub enum StoresError {
     },
     /// The kind is in the mirror's tables alone, and what is asked needs its objects in memory.
     #[error(
-        "the {} are in the mirror's tables alone (mirror.stored in clusters.yaml), and are only listed, searched and got by name there; \
+        "the {} are in the mirror's tables alone (mirror.stored or mirror.memory in clusters.yaml), and are only listed, searched and got by name there; \
          the member views do the rest (--context fleet-<member>)",
         gvr.qualified()
     )]
@@ -62,7 +62,7 @@ pub enum StoresError {
     },
     /// The kind is in the mirror's tables alone, and they cannot be used.
     #[error(
-        "the {} are in the mirror's tables alone (mirror.stored in clusters.yaml), and these cannot be used now: {why}. \
+        "the {} are in the mirror's tables alone (mirror.stored or mirror.memory in clusters.yaml), and these cannot be used now: {why}. \
          The member views work (--context fleet-<member>)",
         gvr.qualified()
     )]

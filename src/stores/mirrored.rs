@@ -10,7 +10,7 @@ use crate::{
     member::{Member, reflector::ReflectorState},
     mirror::{Figures, KeptCatalog, Mirror, MirrorError, MirroredKind, REST},
     store::{Changes, FleetStore},
-    stores::Stores,
+    stores::{Stores, held_by},
 };
 use kubefold_wire::resource::Gvr;
 
@@ -98,6 +98,7 @@ impl Stores {
                 write_feed(mirror, store, feed, is_followed, before)?;
             }
         }
+        mirror.bounds(|| held_by(self.all_running().iter()));
         if self.unwritable.borrow().is_none() {
             mirror.is_level();
         }

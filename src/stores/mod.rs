@@ -437,8 +437,7 @@ impl Stores {
         if max == u64::MAX || is_own {
             return Ok(());
         }
-        let held = all.flat_map(|running| running.store.held_by_member().into_values()).map(|held| held.bytes as u64);
-        let held = held.sum();
+        let held = held_by(all);
         if held < max { Ok(()) } else { Err(StoresError::Full { gvr: gvr.clone(), held, max }) }
     }
 
@@ -537,4 +536,9 @@ impl Stores {
             }
         }
     }
+}
+
+/// Bytes of objects that stores have in memory. Shape: members x stores.
+fn held_by<'r>(all: impl Iterator<Item = &'r Arc<Running>>) -> u64 {
+    all.flat_map(|running| running.store.held_by_member().into_values()).map(|held| held.bytes as u64).sum()
 }

@@ -9,7 +9,7 @@ use futures::{StreamExt, future::join_all};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::mirror::mirrored;
+use crate::mirror::{metric, mirrored};
 use testbed::{Api, FleetFile, Kubefold, Member, MemberOptions, Testbed, eventually};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -124,7 +124,7 @@ async fn a_kind_in_tables_alone_is_listed_searched_and_known_over_a_restart() {
     fleet.kill9();
     east.api().await.create(LEASES, &lease("meanwhile", "web")).await;
     fleet.restart().await;
-    is_last_known(&fleet, east, &known).await;
+    is_last_known(&fleet, east, &known, "steady-007@west").await;
     west.resume();
     west.api().await.create(LEASES, &lease("after", "web")).await;
     is_exact(&fleet.api().await, &[east, west]).await;
@@ -135,6 +135,50 @@ async fn a_kind_in_tables_alone_is_listed_searched_and_known_over_a_restart() {
     let refused = fleet.request(Method::GET, LEASES, "").await;
     assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE, "{refused}");
     assert!(refused.to_string().contains("mirror.enabled in clusters.yaml is false"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kind_beyond_the_bound_on_memory_is_in_tables_from_the_next_start_on() {
+    let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
+    let (east, west) = (&bed["east"], &bed["west"]);
+    let bounded = "mirror: {memory: 1Mi, storable: [leases.coordination.k8s.io]}\n";
+    let file = bed.members().iter().fold(FleetFile::default().settings(bounded), |file, member| file.member(member, 1));
+    for member in [east, west] {
+        let api = member.api().await;
+        for at in 0..16 {
+            let mut large = lease(&format!("large-{at:02}"), "web");
+            large["metadata"]["annotations"] = json!({"filling": "x".repeat(100 << 10)});
+            api.create(LEASES, &large).await;
+        }
+    }
+    let fleet = Kubefold::start(&file).await;
+    let api = fleet.api().await;
+    let over = async || {
+        let memory = &api.get("/kubefold/v1/status").await["mirror"]["memory"];
+        memory["bytes"].as_u64() > memory["maxBytes"].as_u64()
+    };
+    is_exact(&api, &[east, west]).await;
+    eventually(SOON, async || over().await.then_some(()).ok_or_else(|| "not over".to_owned())).await;
+    let written = api.create(LEASES, &json!({"metadata": {"name": "late@east"}})).await;
+    assert_eq!(
+        written["metadata"]["name"], "late@east",
+        "as long as this process runs nothing changes for its clients"
+    );
+    mirrored(&api).await;
+
+    let known = truth(&[west]).await;
+    west.pause();
+    fleet.kill9();
+    fleet.restart().await;
+    is_last_known(&fleet, east, &known, "large-07@west").await;
+    let said = fleet.command(&["status"]).await;
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(said.contains("since mirror.memory has no room for them: leases.coordination.k8s.io"), "{said}");
+    let refused = fleet.request(Method::GET, &format!("{LEASES}?watch=true"), "").await;
+    assert_eq!(refused.status, StatusCode::METHOD_NOT_ALLOWED, "{refused}");
+    west.resume();
+    is_exact(&fleet.api().await, &[east, west]).await;
+    assert_eq!(metric(&fleet.api().await, "kubefold_mirror_memory_passed_kinds").await, 1.0);
 }
 
 async fn is_read_only(fleet: &Kubefold) {
@@ -238,7 +282,7 @@ async fn is_seen_by_who_may(fleet: &Kubefold) {
 }
 
 /// What was known of west is there, with its age, and all that east has.
-async fn is_last_known(fleet: &Kubefold, east: &Member, known: &BTreeMap<String, Value>) {
+async fn is_last_known(fleet: &Kubefold, east: &Member, known: &BTreeMap<String, Value>, of_west: &str) {
     let (api, mut expected) = (fleet.api().await, truth(&[east]).await);
     expected.extend(known.clone());
     let warned = eventually(SOON, async || {
@@ -252,7 +296,7 @@ async fn is_last_known(fleet: &Kubefold, east: &Member, known: &BTreeMap<String,
     .await;
     assert!(warned.contains("its last known state is shown, of "), "{warned}");
     eventually(SOON, async || {
-        let got = api.request(Method::GET, &format!("{LEASES}/steady-007@west"), "").await;
+        let got = api.request(Method::GET, &format!("{LEASES}/{of_west}"), "").await;
         let is_it = got.status == StatusCode::OK && got.warnings().iter().any(|warning| warning.contains("west"));
         if is_it { Ok(()) } else { Err(got.to_string()) }
     })
