@@ -22,8 +22,8 @@ pub(crate) struct Rules {
     schema: Value,
     rules: Vec<Rule>,
     properties: Vec<(String, Rules)>,
-    values: Option<Box<Rules>>,
-    items: Option<Box<Rules>>,
+    values: Option<Box<Self>>,
+    items: Option<Box<Self>>,
     /// The fields by which an item of a list is the one that it was.
     keys: Vec<String>,
 }

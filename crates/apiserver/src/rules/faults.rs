@@ -96,11 +96,14 @@ fn compiled(found: &mut Vec<Cause>, schema: &Value, rule: &Value, path: &str, at
     let is_embedded = schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true));
     let scope = if at.is_root || is_embedded { Known::Root(schema) } else { Known::Of(schema) };
     let optional = rule.get("optionalOldSelf").and_then(Value::as_bool);
-    let shown = golang::json(&json!({
+    let shown = json!({
         "Rule": text(rule, "/rule"), "Message": text(rule, "/message"),
         "MessageExpression": text(rule, "/messageExpression"), "Reason": rule.get("reason"),
         "FieldPath": text(rule, "/fieldPath"), "OptionalOldSelf": optional,
-    }));
+    })
+    .to_string();
+    // As Go writes JSON, with the fields in the order of its struct.
+    let shown = shown.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
     let program = match Program::compile(text(rule, "/rule"), scope, optional == Some(true), "bool") {
         Ok(program) => program,
         Err(error) => {
