@@ -21,7 +21,7 @@ const MESSAGE_MAX: usize = 5 * 1024;
 pub(crate) struct Rules {
     schema: Value,
     rules: Vec<Rule>,
-    properties: Vec<(String, Rules)>,
+    properties: Vec<(String, Self)>,
     values: Option<Box<Self>>,
     items: Option<Box<Self>>,
     /// The fields by which an item of a list is the one that it was.

@@ -239,3 +239,30 @@ async fn rules_hold_and_break_as_at_a_kube_apiserver() {
     assert!(wrong.is_empty(), "{wrong}");
     running.end().await;
 }
+
+#[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+struct Post {
+    spec: PostSpec,
+}
+
+#[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+struct PostSpec {
+    #[schemars(extend("x-kubernetes-validations" = [{"rule": "self != 'no'", "message": "is no title"}]))]
+    title: String,
+}
+
+#[tokio::test]
+async fn rules_of_a_rust_type_are_evaluated() {
+    const POSTS: &str = "/apis/blog.example.com/v1/namespaces/default/posts";
+    let kind = kubefold_apiserver::Kind::of::<Post>("blog.example.com", "v1", "Post").schema();
+    let running = Own::new().kind(kind).start().await.unwrap();
+    let own = Server::Embedded(running.service());
+    let post = |title: &str| json!({"apiVersion": "blog.example.com/v1", "kind": "Post", "metadata": {"name": "a"}, "spec": {"title": title}});
+    let (code, told) = own.answer(&step("POST", POSTS, post("no"))).await;
+    assert_eq!(
+        (code, told["details"]["causes"][0]["message"].as_str()),
+        (422, Some("Invalid value: \"no\": is no title"))
+    );
+    assert_eq!(own.answer(&step("POST", POSTS, post("yes"))).await.0, 201);
+    running.end().await;
+}
