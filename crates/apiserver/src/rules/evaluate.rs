@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{
     check::Known,
-    program::{Failure, Program, Seen},
+    program::{CompileError, Failure, Program, Seen},
     rules_of,
 };
 use crate::schema::bad_value;
@@ -34,7 +34,8 @@ struct Rule {
     reason: String,
     field_path: Option<String>,
     is_optional: bool,
-    program: Program,
+    /// One that was stored unchecked, or by another version, may not compile.
+    program: Result<Program, CompileError>,
     message_program: Option<Program>,
 }
 
@@ -57,7 +58,7 @@ impl Rules {
         let inside = |name: &str| schema.get(name).filter(|of| of.is_object()).and_then(|of| Self::at(of, false));
         let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
         let rules = Self {
-            rules: rules_of(schema).iter().filter_map(|rule| Rule::of(rule, schema, scope)).collect(),
+            rules: rules_of(schema).iter().map(|rule| Rule::of(rule, schema, scope)).collect(),
             properties: properties.filter_map(|(name, of)| Some((name.clone(), Self::at(of, false)?))).collect(),
             values: inside("additionalProperties").map(Box::new),
             items: inside("items").map(Box::new),
@@ -122,19 +123,18 @@ impl Rules {
 }
 
 impl Rule {
-    fn of(rule: &Value, schema: &Value, scope: Known<'_>) -> Option<Self> {
+    fn of(rule: &Value, schema: &Value, scope: Known<'_>) -> Self {
         let is_optional = rule.get("optionalOldSelf") == Some(&Value::Bool(true));
         let expression = text(rule, "/messageExpression");
-        Some(Self {
+        Self {
             source: text(rule, "/rule").trim().to_owned(),
             message: text(rule, "/message").trim().to_owned(),
             reason: text(rule, "/reason").to_owned(),
             field_path: field_path(text(rule, "/fieldPath"), schema).filter(|path| !path.is_empty()),
             is_optional,
-            // What cannot be compiled was refused with its definition.
-            program: Program::compile(text(rule, "/rule"), scope, is_optional, "bool").ok()?,
+            program: Program::compile(text(rule, "/rule"), scope, is_optional, "bool"),
             message_program: Program::compile(expression, scope, is_optional, "string").ok(),
-        })
+        }
     }
 
     fn shown(&self) -> &str {
@@ -142,13 +142,20 @@ impl Rule {
     }
 
     fn run(&self, run: &mut Run, path: &str, seen: Seen<'_>, is_same: bool) {
-        if self.program.uses_old && seen.old.is_none() && !self.is_optional {
-            return;
-        }
         let place = if path.is_empty() { "<nil>" } else { path };
         let kind = golang::quoted(text(seen.schema, "/type"));
+        let program = match &self.program {
+            Ok(program) => program,
+            Err(error) => {
+                run.found.push(Cause::invalid(place, &kind, &format!("rule compile error: {}", error.of_rule())));
+                return;
+            }
+        };
+        if program.uses_old && seen.old.is_none() && !self.is_optional {
+            return;
+        }
         let shown = self.shown();
-        let (holds, cost) = self.program.holds(seen);
+        let (holds, cost) = program.holds(seen);
         let why = match holds {
             Err(Failure::TooCostly) => {
                 run.is_over = true;
@@ -168,7 +175,7 @@ impl Rule {
             Ok(true) => String::new(),
             Ok(false) => {
                 run.left -= cost;
-                if self.program.uses_old || !is_same {
+                if program.uses_old || !is_same {
                     self.refuse(run, path, seen);
                 }
                 return;

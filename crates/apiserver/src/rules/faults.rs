@@ -107,11 +107,7 @@ fn compiled(found: &mut Vec<Cause>, schema: &Value, rule: &Value, path: &str, at
     let program = match Program::compile(text(rule, "/rule"), scope, optional == Some(true), "bool") {
         Ok(program) => program,
         Err(error) => {
-            let why = match error {
-                CompileError::OtherType(_) => "cel expression must evaluate to a bool".to_owned(),
-                other => other.to_string(),
-            };
-            found.push(Cause::invalid(format!("{path}.rule"), &shown, &why));
+            found.push(Cause::invalid(format!("{path}.rule"), &shown, &error.of_rule()));
             return;
         }
     };

@@ -148,6 +148,16 @@ pub(super) enum CompileError {
     OtherType(&'static str),
 }
 
+impl CompileError {
+    /// What it says of a rule.
+    pub(super) fn of_rule(&self) -> String {
+        match self {
+            Self::Compilation(_) => self.to_string(),
+            Self::OtherType(_) => format!("cel expression {self}"),
+        }
+    }
+}
+
 impl Program {
     /// Reads an expression of a place of a schema.
     ///

@@ -75,6 +75,22 @@ fn an_error_of_a_rule_breaks_it() {
 }
 
 #[test]
+fn a_stored_rule_that_does_not_compile_breaks_every_object() {
+    let told = |rule: &str| {
+        let rules = Rules::of(&schema(&json!({"rule": rule}))).unwrap();
+        let found = rules.broken(&json!({"spec": {"min": 1}}), None);
+        found.into_iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect::<Vec<_>>()
+    };
+    let why = "ERROR: <input>:1:1: undeclared reference to 'nope' (in container '')\n | nope\n | ^";
+    assert_eq!(
+        told("nope"),
+        [format!("spec: Invalid value: \"object\": rule compile error: compilation failed: {why}")]
+    );
+    let why = "rule compile error: cel expression must evaluate to a bool";
+    assert_eq!(told("'x'"), [format!("spec: Invalid value: \"object\": {why}")]);
+}
+
+#[test]
 fn a_rule_that_costs_too_much_ends() {
     let numbers: Vec<i64> = (0..2000).collect();
     let told = broken("self.numbers.all(a, self.numbers.all(b, a + b >= 0))", &json!({"numbers": numbers}));
