@@ -14,19 +14,45 @@ use super::values::escaped;
 const TYPES: [&str; 10] = ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"];
 
 const FUNCTIONS: &[&str] = &[
-    "base64.decode",
-    "base64.encode",
     "bool",
     "bytes",
+    "cidr",
     "double",
     "duration",
     "dyn",
+    "format.byte",
+    "format.date",
+    "format.datetime",
+    "format.dns1035Label",
+    "format.dns1035LabelPrefix",
+    "format.dns1123Label",
+    "format.dns1123LabelPrefix",
+    "format.dns1123Subdomain",
+    "format.dns1123SubdomainPrefix",
+    "format.labelValue",
+    "format.named",
+    "format.qualifiedName",
+    "format.uri",
+    "format.uuid",
     "int",
+    "ip",
+    "ip.isCanonical",
+    "isCIDR",
+    "isIP",
+    "isQuantity",
+    "isSemver",
     "lists.range",
     "matches",
     "optional.none",
     "optional.of",
     "optional.ofNonZeroValue",
+    "optional.unwrap",
+    "quantity",
+    "semver",
+    "sets.contains",
+    "sets.equivalent",
+    "sets.intersects",
+    "sign",
     "size",
     "string",
     "strings.quote",
@@ -36,12 +62,20 @@ const FUNCTIONS: &[&str] = &[
 ];
 
 const METHODS: &[&str] = &[
+    "add",
+    "asApproximateFloat",
+    "asInteger",
     "charAt",
+    "compareTo",
     "contains",
+    "containsCIDR",
+    "containsIP",
     "distinct",
     "endsWith",
+    "family",
     "find",
     "findAll",
+    "first",
     "flatten",
     "format",
     "getDate",
@@ -56,12 +90,30 @@ const METHODS: &[&str] = &[
     "getSeconds",
     "hasValue",
     "indexOf",
+    "ip",
+    "isGlobalUnicast",
+    "isGreaterThan",
+    "isInteger",
+    "isLessThan",
+    "isLinkLocalMulticast",
+    "isLinkLocalUnicast",
+    "isLoopback",
+    "isSorted",
+    "isUnspecified",
     "join",
+    "last",
     "lastIndexOf",
     "lowerAscii",
+    "major",
+    "masked",
     "matches",
+    "max",
+    "min",
+    "minor",
     "or",
     "orValue",
+    "patch",
+    "prefixLength",
     "replace",
     "reverse",
     "size",
@@ -69,9 +121,13 @@ const METHODS: &[&str] = &[
     "sort",
     "split",
     "startsWith",
+    "sub",
     "substring",
+    "sum",
     "trim",
+    "unwrapOpt",
     "upperAscii",
+    "validate",
     "value",
 ];
 
@@ -115,11 +171,17 @@ impl Known<'_> {
     }
 }
 
+/// What is wrong, and where: units are characters.
+struct Fault {
+    offset: usize,
+    shown: String,
+}
+
 /// One expression's check.
 pub(super) struct Check<'a> {
     source: &'a SourceInfo,
     scopes: Vec<(String, Known<'a>)>,
-    found: Vec<String>,
+    found: Vec<Fault>,
     /// Whether `oldSelf` is used.
     pub(super) uses_old: bool,
 }
@@ -130,13 +192,15 @@ impl<'a> Check<'a> {
     }
 
     /// All that is wrong; `None`: nothing.
-    pub(super) fn wrong(&self) -> Option<String> {
-        (!self.found.is_empty()).then(|| self.found.join("\n"))
+    pub(super) fn wrong(&mut self) -> Option<String> {
+        self.found.sort_by_key(|fault| fault.offset);
+        let all: Vec<&str> = self.found.iter().map(|fault| fault.shown.as_str()).collect();
+        (!all.is_empty()).then(|| all.join("\n"))
     }
 
     fn fault(&mut self, at: u64, why: &str) {
         let offset = self.source.offset_for(at).map_or(0, |(start, _)| start as usize);
-        self.found.push(located(&self.source.source, offset, why));
+        self.found.push(Fault { offset, shown: located(&self.source.source, offset, why) });
     }
 
     /// Checks an expression, and says what is known of its type.
@@ -249,19 +313,21 @@ impl<'a> Check<'a> {
             Expr::Ident(room) => Some(format!("{room}.{name}")),
             _ => None,
         });
-        let is_qualified =
-            qualified.is_some_and(|name| FUNCTIONS.contains(&name.as_str()) || name.starts_with("math."));
+        let is_qualified = qualified.is_some_and(|name| FUNCTIONS.contains(&name.as_str()));
         let target = match &call.target {
             Some(target) if !is_qualified => Some(self.expression(target)),
             _ => None,
         };
         let args: Vec<Known<'a>> = call.args.iter().map(|arg| self.expression(arg)).collect();
-        let is_operator = name.contains('_') || name.starts_with('@') || name.starts_with("math.@");
+        let is_operator = name.contains('_') || name.starts_with('@');
         let is_there =
             is_qualified || is_operator || if target.is_some() { METHODS } else { FUNCTIONS }.contains(&name);
         if !is_there {
             self.fault(at, &format!("undeclared reference to '{name}' (in container '')"));
             return Known::Dyn;
+        }
+        if name == "reverse" && target.is_some_and(|target| target.name() == "string") {
+            self.fault(at, "found no matching overload for 'reverse' applied to 'string.()'");
         }
         match (name, args.as_slice()) {
             (operators::INDEX, [Known::Of(schema), _]) => {

@@ -2,6 +2,7 @@
 //!
 //! - `check`: what is wrong with an expression before it ever runs
 //! - `program`: an expression that is ready to run, and its budget
+//! - `library`: the functions that Kubernetes adds to those of CEL
 //! - `values`: values of an object as CEL sees them
 //! - `faults`: what is wrong with the rules of a schema
 //! - `evaluate`: the rules of one version of a definition, and what of an object breaks them
@@ -14,6 +15,7 @@
 mod check;
 mod evaluate;
 mod faults;
+mod library;
 mod program;
 mod values;
 

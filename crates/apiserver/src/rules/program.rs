@@ -12,7 +12,7 @@ use cel::{
     Context, DeclarationError, Env, ExecutionError, Value as Resolved,
     common::{
         ast::{CallExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, operators},
-        types::{CelBool, CelInt, CelList, CelString, DYN_TYPE, Kind, Type},
+        types::{CelBool, CelInt, CelString, DYN_TYPE, Kind, Type},
         value::{CowVal, StaticVal, Val},
     },
     extensions,
@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use super::{
     check::{Check, Known, located},
-    values,
+    library, values,
 };
 
 /// What one expression may cost. Source: kubernetes/apiserver `pkg/apis/cel/config.go` `PerCallLimit`.
@@ -36,29 +36,12 @@ static ENVIRONMENT: LazyLock<Result<Arc<Env>, DeclarationError>> = LazyLock::new
     let mut env = Env::stdlib();
     env.add_extension(extensions::strings)?;
     env.add_extension(extensions::lists)?;
-    env.add_extension(extensions::math)?;
+    // For values of the format `byte`: rules do not see its functions.
     env.add_extension(extensions::encoders)?;
-    cel::add_member_overload!(env, fn find: (CelString<'_>, CelString<'_>) -> Result<CelString<'_>>)?;
-    cel::add_member_overload!(env, fn find_all: (CelString<'_>, CelString<'_>) -> Result<CelList<'_>>)?;
+    library::add_to(&mut env)?;
     env.add_overload(CHARGE, CHARGE, vec![DYN_TYPE, DYN_TYPE], charge)?;
     Ok(Arc::new(env))
 });
-
-fn regex(pattern: &str) -> Result<regex::Regex, ExecutionError> {
-    regex::Regex::new(pattern).map_err(|error| ExecutionError::function_error("find", error))
-}
-
-fn find(text: &CelString<'_>, pattern: &CelString<'_>) -> Result<CelString<'static>, ExecutionError> {
-    let found = regex(pattern.inner())?.find(text.inner()).map(|found| found.as_str().to_owned());
-    Ok(CelString::from(found.unwrap_or_default()))
-}
-
-fn find_all(text: &CelString<'_>, pattern: &CelString<'_>) -> Result<CelList<'static>, ExecutionError> {
-    let pattern = regex(pattern.inner())?;
-    let all = pattern.find_iter(text.inner());
-    let all = all.map(|found| Box::new(CelString::from(found.as_str().to_owned())) as Box<dyn Val>);
-    Ok(CelList::from(all.collect::<Vec<_>>()))
-}
 
 /// What is left to spend.
 #[derive(Clone, Debug)]

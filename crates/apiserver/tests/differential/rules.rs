@@ -12,6 +12,7 @@ use super::writes::{Server, step};
 use testbed::{Member, MemberOptions, eventually};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const TRIED: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All";
 const GAUGES: &str = "/apis/rules.example.com/v1/namespaces/default/gauges";
 
 /// A rule, and an object that it holds for, and one that it does not.
@@ -125,6 +126,83 @@ fn collections() -> Vec<Case> {
     ]
 }
 
+/// The functions that Kubernetes adds to those of CEL.
+fn library() -> Vec<Case> {
+    let name = |good: &str, bad: &str| (json!({"name": good}), json!({"name": bad}));
+    let of_name = [
+        ("isQuantity(self.name)", "1.5Gi", "1.5G1"),
+        ("quantity(self.name) == quantity('1000m')", "1", "2"),
+        ("quantity(self.name).isGreaterThan(quantity('1Ki'))", "1025", "1k"),
+        ("quantity(self.name).isLessThan(quantity('1Ki'))", "1k", "1Mi"),
+        ("quantity(self.name).compareTo(quantity('-1')) == -1", "-2", "x"),
+        ("sign(quantity(self.name)) == -1", "-2", "0"),
+        ("quantity(self.name).isInteger()", "2k", "1500m"),
+        ("quantity(self.name).asInteger() == 2000", "2k", "1500m"),
+        ("quantity(self.name).asApproximateFloat() == 1.5", "1500m", "2"),
+        ("quantity(self.name).add(quantity('1')).sub(1).add(2) == quantity('3')", "1", "2"),
+        ("isIP(self.name)", "10.0.0.1", "10.0.0.256"),
+        ("isIP(self.name) && ip(self.name).family() == 6", "::1", "::ffff:1.2.3.4"),
+        ("ip(self.name).isLoopback()", "127.0.0.1", "10.0.0.1"),
+        ("ip(self.name).isGlobalUnicast()", "10.0.0.1", "224.0.0.1"),
+        ("ip(self.name).isLinkLocalUnicast()", "fe80::1", "fd00::1"),
+        ("ip(self.name).isLinkLocalMulticast()", "ff02::1", "ff05::1"),
+        ("ip(self.name).isUnspecified()", "0.0.0.0", "0.0.0.1"),
+        ("ip.isCanonical(self.name)", "::1", "0::1"),
+        ("string(ip(self.name)) == '::1'", "0::1", "::2"),
+        ("isCIDR(self.name)", "10.0.0.0/8", "10.0.0.0/33"),
+        ("cidr(self.name).containsIP('10.1.2.3')", "10.0.0.0/8", "11.0.0.0/8"),
+        ("cidr(self.name).containsIP(ip('10.1.2.3'))", "10.1.0.0/16", "::/0"),
+        ("cidr(self.name).containsCIDR('10.1.0.0/16')", "10.0.0.0/8", "10.1.0.0/24"),
+        ("cidr(self.name).containsCIDR(cidr('fd00::/16'))", "fd00::/8", "fe00::/8"),
+        ("cidr(self.name) == cidr(self.name).masked()", "10.0.0.0/8", "10.1.0.0/8"),
+        ("cidr(self.name).prefixLength() == 24", "10.0.0.0/24", "10.0.0.0/25"),
+        ("string(cidr(self.name).ip()) == '10.0.0.1'", "10.0.0.1/8", "10.0.0.2/8"),
+        ("isSemver(self.name)", "1.2.3-rc.1+b", "1.2"),
+        ("isSemver(self.name, true)", "v1.2", "x1.2"),
+        ("semver(self.name).major() == 1 && semver(self.name).minor() == 2", "1.2.3", "1.3.3"),
+        ("semver(self.name).patch() == 3", "1.2.3", "1.2.4"),
+        ("semver(self.name).isLessThan(semver('1.0.0'))", "1.0.0-rc.1", "1.0.1"),
+        ("semver(self.name, true).isGreaterThan(semver('1.0.0'))", "v01.1", "1"),
+        ("semver(self.name).compareTo(semver('1.0.0')) == 0", "1.0.0", "1.0.1"),
+        ("!format.dns1123Label().validate(self.name).hasValue()", "web-1", "Web.1"),
+        ("!format.dns1123Subdomain().validate(self.name).hasValue()", "web.1", "Web"),
+        ("!format.dns1035Label().validate(self.name).hasValue()", "web", "1web"),
+        ("!format.qualifiedName().validate(self.name).hasValue()", "a.b/C", "a/b/c"),
+        ("!format.dns1123LabelPrefix().validate(self.name).hasValue()", "web-", "web."),
+        ("!format.labelValue().validate(self.name).hasValue()", "Web_1", "-"),
+        ("!format.uri().validate(self.name).hasValue()", "http://a.b", "a b"),
+        ("!format.byte().validate(self.name).hasValue()", "YQ==", "?"),
+        ("!format.date().validate(self.name).hasValue()", "2020-01-01", "2020-13-01"),
+        ("!format.datetime().validate(self.name).hasValue()", "2020-01-01T00:00:00Z", "2020"),
+        ("!format.named('dns1123Label').value().validate(self.name).hasValue()", "a", "A"),
+        ("format.named(self.name).hasValue()", "uuid", "uuid4"),
+    ];
+    let mut cases: Vec<Case> = of_name
+        .into_iter()
+        .map(|(rule, good, bad)| {
+            let (good, bad) = name(good, bad);
+            (rule, good, bad)
+        })
+        .collect();
+    let of_numbers: [(&'static str, &[i64], &[i64]); 12] = [
+        ("self.numbers.isSorted()", &[1, 1, 2], &[2, 1]),
+        ("self.numbers.sum() == 3", &[1, 2], &[]),
+        ("self.numbers.min() == 1", &[2, 1], &[]),
+        ("self.numbers.max() == 2", &[2, 1], &[3]),
+        ("self.numbers.indexOf(1) == 1", &[2, 1, 1], &[2]),
+        ("self.numbers.lastIndexOf(1) == 2", &[2, 1, 1], &[1]),
+        ("self.numbers.first().orValue(5) == 5", &[], &[1]),
+        ("self.numbers.last().value() == 2", &[1, 2], &[]),
+        ("sets.contains(self.numbers, [1, 2])", &[3, 2, 1], &[1]),
+        ("sets.equivalent(self.numbers, [1, 2])", &[2, 1, 1], &[1]),
+        ("sets.intersects(self.numbers, [1, 2])", &[2, 3], &[3]),
+        ("optional.unwrap([optional.none(), self.numbers.first()]) == [1]", &[1, 2], &[2]),
+    ];
+    cases.extend(of_numbers.map(|(rule, good, bad)| (rule, json!({"numbers": good}), json!({"numbers": bad}))));
+    cases.push(("self.?name.optMap(name, name == 'a').orValue(false)", json!({"name": "a"}), json!({})));
+    cases
+}
+
 fn definition(cases: &[Case]) -> Value {
     let mut spec = serde_json::Map::new();
     let place = |rule: Value| json!({"type": "object", "properties": properties(), "x-kubernetes-validations": [rule]});
@@ -155,7 +233,7 @@ fn gauge(name: &str, spec: &Value) -> Value {
 }
 
 /// Definitions that are refused, by one rule.
-const REFUSED: [&str; 10] = [
+const REFUSED: &[&str] = &[
     "self.nope == 1",
     "nope == 1",
     "self.name.nope()",
@@ -166,6 +244,40 @@ const REFUSED: [&str; 10] = [
     "'x'",
     "self.tags.all(tag, nope)",
     "self.min < 1 && self.nope > 1",
+    "strings.quote(self.name) == ''",
+    "self.name.reverse() == ''",
+    "base64.encode(b'a') == ''",
+    "base64.decode('YQ==') == b'a'",
+    "math.greatest(1, 2) == 2",
+    "math.abs(-1) == 1",
+    "lists.range(3) == [0]",
+    "self.numbers.slice(0, 1) == [1]",
+    "self.numbers.distinct() == [1]",
+    "self.numbers.reverse() == [1]",
+    "self.numbers.sort() == [1]",
+    "self.numbers.sortBy(n, n) == [1]",
+    "'%d'.format([self.min]) == '1'",
+    "'a'.charAt(0) == 'a'",
+    "'a'.trim() == 'a'",
+    "optional.of(1).optMap(x, x + 1).value() == 2",
+    "optional.of(1).optFlatMap(x, optional.of(x)).value() == 2",
+    "optional.ofNonZeroValue(0).hasValue()",
+    "optional.none().or(optional.of(1)).value() == 1",
+    "optional.unwrap([optional.of(1)]) == [1]",
+    "[optional.of(1)].unwrapOpt() == [1]",
+    "[1].first().hasValue()",
+    "[1].last().hasValue()",
+    "cel.bind(x, 1, x == 1)",
+    "sets.contains([1], [1])",
+    "quantity('1').isLessThan(quantity('2'))",
+    "semver('1.0.0').major() == 1",
+    "isSemver('1.0.0', true)",
+    "ip('1.1.1.1').family() == 4",
+    "cidr('1.1.1.0/24').containsIP('1.1.1.1')",
+    "format.named('uuid').hasValue()",
+    "[1].isSorted() && [1].sum() == 1 && [1].min() == 1 && [1].max() == 1",
+    "[1].indexOf(1) == 0 && [1].lastIndexOf(1) == 0",
+    "jsonpatch.escapeKey('a') == 'a'",
 ];
 
 async fn refusals(real: &Server, own: &Server, wrong: &mut String) {
@@ -187,7 +299,7 @@ async fn refusals(real: &Server, own: &Server, wrong: &mut String) {
                 })
                 .collect()
         };
-        let step = step("POST", DEFINITIONS, bad);
+        let step = step("POST", TRIED, bad);
         let (said, told) = (real.raw(&step).await, own.raw(&step).await);
         let (said, told) = ((said.0, causes(&said.1)), (told.0, causes(&told.1)));
         if said != told {
@@ -201,8 +313,8 @@ async fn rules_hold_and_break_as_at_a_kube_apiserver() {
     let member = Member::start("rules", MemberOptions::default()).await;
     let running = Own::new().start().await.unwrap();
     let (real, own) = (Server::Real(Box::new(member.api().await)), Server::Embedded(running.service()));
-    let cases: Vec<Case> = [numbers(), texts(), collections()].concat();
-    assert!(cases.len() >= 40);
+    let cases: Vec<Case> = [numbers(), texts(), collections(), library()].concat();
+    assert!(cases.len() >= 100);
     let mut steps = Vec::new();
     for (index, (_, good, bad)) in cases.iter().enumerate() {
         let place = format!("r{index}");
