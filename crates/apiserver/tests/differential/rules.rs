@@ -184,6 +184,12 @@ fn library() -> Vec<Case> {
             (rule, good, bad)
         })
         .collect();
+    cases.extend(of_lists());
+    cases.push(("self.?name.optMap(name, name == 'a').orValue(false)", json!({"name": "a"}), json!({})));
+    cases
+}
+
+fn of_lists() -> Vec<Case> {
     let of_numbers: [(&'static str, &[i64], &[i64]); 12] = [
         ("self.numbers.isSorted()", &[1, 1, 2], &[2, 1]),
         ("self.numbers.sum() == 3", &[1, 2], &[]),
@@ -198,9 +204,7 @@ fn library() -> Vec<Case> {
         ("sets.intersects(self.numbers, [1, 2])", &[2, 3], &[3]),
         ("optional.unwrap([optional.none(), self.numbers.first()]) == [1]", &[1, 2], &[2]),
     ];
-    cases.extend(of_numbers.map(|(rule, good, bad)| (rule, json!({"numbers": good}), json!({"numbers": bad}))));
-    cases.push(("self.?name.optMap(name, name == 'a').orValue(false)", json!({"name": "a"}), json!({})));
-    cases
+    of_numbers.map(|(rule, good, bad)| (rule, json!({"numbers": good}), json!({"numbers": bad}))).to_vec()
 }
 
 fn definition(cases: &[Case]) -> Value {
