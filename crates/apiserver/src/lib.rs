@@ -14,6 +14,7 @@
 //! - `storage`: keys, values, revisions, watches: a trait, memory, a file of SQLite, PostgreSQL, etcd
 //! - `registry`: create, get, list, watch, update, patch, delete over a storage, for any kind
 //! - `definitions`: custom resources, whose kinds come and go
+//! - `rules`: rules in CEL of custom resources
 //! - `typed`: kinds of Rust types
 //! - `rbac`: who may do what, by roles and bindings
 //! - `serve`: the registry over HTTP, with discovery
@@ -38,6 +39,7 @@ pub mod kinds;
 pub mod patch;
 pub mod rbac;
 pub mod registry;
+mod rules;
 pub mod schema;
 pub mod serve;
 pub mod server;

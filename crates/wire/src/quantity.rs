@@ -191,6 +191,23 @@ impl Quantity {
         Self { format, written: None, ..sum }
     }
 
+    /// What is left without another, written as a sum is.
+    ///
+    /// Source: `Quantity.Sub`.
+    #[must_use]
+    pub fn minus(&self, other: &Self) -> Self {
+        self.plus(&Self { negative: !other.negative, ..other.clone() })
+    }
+
+    /// The nearest floating-point number.
+    ///
+    /// Source: `Quantity.AsApproximateFloat64`.
+    pub fn approximate(&self) -> f64 {
+        let digits: String = self.digits.iter().map(|digit| char::from(b'0' + digit)).collect();
+        let size = format!("0{digits}e{}", self.exponent).parse().unwrap_or(f64::INFINITY);
+        if self.negative { -size } else { size }
+    }
+
     /// The sum of two that are not zero.
     fn added(&self, other: &Self) -> Self {
         let (large, small) = if self.compare_size(other) == Ordering::Less { (other, self) } else { (self, other) };

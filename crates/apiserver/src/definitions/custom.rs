@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::{
     kinds::{Context, ConversionError, Kind, Scale, Strategy, Subresource, forbidden, keep, put, set_generation},
+    rules::Rules,
     schema::{Types, arrange, bad_value, fill_defaults, prune, structural, validate, validate_update},
 };
 use kubefold_table::{Definition as Columns, Printer};
@@ -60,6 +61,7 @@ pub(super) fn kinds(definition: &Value) -> Vec<Kind> {
             ends_in: ends(definition).then(|| (group.to_owned(), text("/status/acceptedNames/plural").to_owned())),
             scale: scale.clone(),
             stored: stored.clone(),
+            rules: schema.as_ref().and_then(Rules::of),
             schema,
             printer: Columns::of_version(&whole, name).as_ref().map(Printer::custom),
         };
@@ -170,6 +172,8 @@ struct Custom {
     ends_in: Option<(String, String)>,
     scale: Option<Scale>,
     stored: Option<Stored>,
+    /// Of its schema, in CEL.
+    rules: Option<Rules>,
     schema: Option<Value>,
     printer: Option<Printer>,
 }
@@ -187,9 +191,29 @@ impl Custom {
             causes.extend(replicas(object, &scale.spec_replicas));
             causes.extend(replicas(object, &scale.status_replicas));
         }
+        self.add_broken(&mut causes, object, old);
         causes
     }
+
+    /// Adds what breaks the rules in CEL, which see only objects of the right types.
+    ///
+    /// Source: `pkg/registry/customresource/strategy.go` `hasBlockingErr`.
+    fn add_broken(&self, causes: &mut Vec<Cause>, object: &Value, old: Option<&Value>) {
+        let Some(rules) = &self.rules else { return };
+        let is_blocking = |cause: &Cause| BLOCKING.contains(&cause.reason.as_str());
+        if causes.iter().any(is_blocking) {
+            let why = "some validation rules were not checked because the object was invalid; correct the existing errors \
+                       to complete validation";
+            causes.push(Cause::invalid("<nil>", "null", why));
+        } else {
+            causes.extend(rules.broken(object, old));
+        }
+    }
 }
+
+/// The reasons for which rules are not asked any more.
+const BLOCKING: [&str; 5] =
+    ["FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid"];
 
 /// What is wrong with a number of replicas. Source: `pkg/registry/customresource/validator.go`.
 fn replicas(object: &Value, path: &str) -> Option<Cause> {
@@ -328,6 +352,7 @@ impl Strategy for Custom {
         }
         let path = self.scale.as_ref().map(|scale| scale.status_replicas.as_str());
         causes.extend(path.and_then(|path| replicas(new, path)));
+        self.add_broken(&mut causes, new, Some(old));
         causes
     }
 

@@ -4,8 +4,7 @@
 //! - `custom`: the kinds that it makes, and what is special to their objects
 //! - `controller`: accepts names, serves kinds, and clears up when a definition goes
 //!
-//! Not here: conversion by webhooks (refused), rules in `x-kubernetes-validations` (kept, not evaluated; a warning says
-//! so).
+//! Not here: conversion by webhooks (refused). Rules in `x-kubernetes-validations` are `rules`.
 
 mod controller;
 mod custom;

@@ -62,12 +62,6 @@ pub(super) fn unknown_formats(schema: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Whether a schema has rules that are not evaluated here.
-pub(super) fn has_rules(schema: &Value) -> bool {
-    let own = schema.get("x-kubernetes-validations").and_then(Value::as_array).is_some_and(|rules| !rules.is_empty());
-    own || children(schema).iter().any(|(_, child)| has_rules(child))
-}
-
 fn text<'a>(schema: &'a Value, name: &str) -> &'a str {
     schema.get(name).and_then(Value::as_str).unwrap_or_default()
 }

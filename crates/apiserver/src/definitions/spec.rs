@@ -7,7 +7,7 @@ use kubefold_wire::golang;
 use serde_json::{Value, json};
 
 use super::schema;
-use crate::schema::bad_value;
+use crate::{rules, schema::bad_value};
 use kubefold_wire::{
     access::{items as list, text},
     names::{dns_subdomain, dns1035_label},
@@ -158,7 +158,10 @@ fn common(found: &mut Vec<Fault>, spec: &Value) {
 
 fn schemas(found: &mut Vec<Fault>, version: &Value, path: &str) {
     if let Some(schema) = version.pointer("/schema/openAPIV3Schema").filter(|schema| !schema.is_null()) {
-        found.extend(schema::faults(&format!("{path}.openAPIV3Schema"), schema));
+        let path = format!("{path}.openAPIV3Schema");
+        let wrong = schema::faults(&path, schema);
+        // A schema that is wrong says no types to rules.
+        found.extend(if wrong.is_empty() { rules::faults(&path, schema) } else { wrong });
     }
 }
 

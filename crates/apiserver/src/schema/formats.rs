@@ -51,7 +51,7 @@ pub fn is_known_format(kind: &str, format: &str) -> bool {
 }
 
 /// Whether a text has a format. Formats that nobody uses for clusters (`isbn`, `creditcard`) let everything pass.
-pub(super) fn has_format(format: &str, text: &str) -> bool {
+pub(crate) fn has_format(format: &str, text: &str) -> bool {
     match format.replace('-', "").as_str() {
         "datetime" => is_time(text),
         "date" => is_date(text),

@@ -43,6 +43,7 @@ pub use checks::Checks;
 pub use conform::{conform, fill_defaults, prune};
 pub use decode::{Decoded, decode};
 pub use error::{BodyError, DecodeError, StrictError, Unhandled, Unrecognized};
+pub(crate) use formats::has_format;
 pub use formats::is_known_format;
 pub use kubefold_wire::text::Text;
 pub use structural::{structural, structural_part};

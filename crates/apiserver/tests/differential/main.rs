@@ -16,6 +16,7 @@ mod kinds;
 mod openapi;
 mod patch;
 mod rbac;
+mod rules;
 mod schema;
 mod sim;
 mod typed;

@@ -85,3 +85,13 @@ proptest! {
         prop_assert_eq!(quantity.plus(&Quantity { negative: !quantity.negative, ..quantity.clone() }), Quantity::default());
     }
 }
+
+#[test]
+fn quantities_are_subtracted_and_rounded_to_floats() {
+    let read = |text: &str| Quantity::parse(text).unwrap();
+    assert_eq!(read("1Gi").minus(&read("512Mi")).to_string(), "512Mi");
+    assert_eq!(read("1").minus(&read("1500m")).to_string(), "-500m");
+    assert_eq!(read("0").minus(&read("1Ki")).to_string(), "-1Ki");
+    let floats = ["0", "1500m", "-2k", "1Ki"].map(|text| read(text).approximate());
+    assert_eq!(floats.map(|float| float.to_string()), ["0", "1.5", "-2000", "1024"]);
+}

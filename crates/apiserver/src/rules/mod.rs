@@ -1,0 +1,33 @@
+//! Rules in CEL of the schemas of custom resources: `x-kubernetes-validations`.
+//!
+//! - `check`: what is wrong with an expression before it ever runs
+//! - `program`: an expression that is ready to run, and its budget
+//! - `library`: the functions that Kubernetes adds to those of CEL
+//! - `values`: values of an object as CEL sees them
+//! - `faults`: what is wrong with the rules of a schema
+//! - `evaluate`: the rules of one version of a definition, and what of an object breaks them
+//!
+//! Pure. Expressions are parsed once per version of a definition. Parser and interpreter are the crate `cel`, which follows
+//! cel-go closely; `kube-cel` builds on an older `cel` that copies every value it selects and gives no positions.
+//!
+//! Source: kubernetes/apiextensions-apiserver `pkg/apiserver/schema/cel/`.
+
+mod check;
+mod evaluate;
+mod faults;
+mod library;
+mod program;
+mod values;
+
+pub(crate) use evaluate::Rules;
+pub(crate) use faults::faults;
+
+use serde_json::Value;
+
+/// The rules that a schema has at its own place.
+fn rules_of(schema: &Value) -> &[Value] {
+    kubefold_wire::access::items(schema, "/x-kubernetes-validations")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,287 @@
+//! An expression that is ready to run, and its budget.
+//!
+//! The interpreter has no limits of its own: each turn of a comprehension is preceded by a call that pays for it. A node of an
+//! expression costs 1. What a call costs by the size of its arguments is not counted.
+
+use std::sync::{
+    Arc, LazyLock,
+    atomic::{AtomicU64, Ordering},
+};
+
+use cel::{
+    Context, DeclarationError, Env, ExecutionError, Value as Resolved,
+    common::{
+        ast::{CallExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, operators},
+        types::{CelBool, CelInt, CelString, DYN_TYPE, Kind, Type},
+        value::{CowVal, StaticVal, Val},
+    },
+    extensions,
+};
+use serde_json::Value;
+
+use super::{
+    check::{Check, Known, located},
+    library, values,
+};
+
+/// What one expression may cost. Source: kubernetes/apiserver `pkg/apis/cel/config.go` `PerCallLimit`.
+pub(super) const CALL_COST_MAX: u64 = 1_000_000;
+
+const METER: &str = "@meter";
+const CHARGE: &str = "@charge";
+
+static METER_TYPE: Type = Type::simple_type(Kind::Opaque, "meter");
+
+static ENVIRONMENT: LazyLock<Result<Arc<Env>, DeclarationError>> = LazyLock::new(|| {
+    let mut env = Env::stdlib();
+    env.add_extension(extensions::strings)?;
+    env.add_extension(extensions::lists)?;
+    // For values of the format `byte`: rules do not see its functions.
+    env.add_extension(extensions::encoders)?;
+    library::add_to(&mut env)?;
+    env.add_overload(CHARGE, CHARGE, vec![DYN_TYPE, DYN_TYPE], charge)?;
+    Ok(Arc::new(env))
+});
+
+/// What is left to spend.
+#[derive(Clone, Debug)]
+struct Meter(Arc<AtomicU64>);
+
+impl StaticVal for Meter {}
+
+impl Val for Meter {
+    fn get_type(&self) -> &Type {
+        &METER_TYPE
+    }
+
+    fn cel_type() -> &'static Type {
+        &METER_TYPE
+    }
+
+    fn clone_as_boxed<'v>(&self) -> Box<dyn Val + 'v>
+    where
+        Self: 'v,
+    {
+        Box::new(self.clone())
+    }
+
+    fn as_any(&self) -> Option<&dyn std::any::Any> {
+        Some(self)
+    }
+}
+
+impl Meter {
+    fn pay(&self, cost: u64) -> bool {
+        self.0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(cost)))
+            .is_ok_and(|left| left > cost)
+    }
+}
+
+fn charge<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
+    let [meter, cost] = args.as_slice() else { return Err(ExecutionError::missing_argument_or_target()) };
+    let cost = cost.downcast_ref::<CelInt>().map_or(1, |cost| u64::try_from(*cost.inner()).unwrap_or(1));
+    if meter.downcast_ref::<Meter>().is_some_and(|meter| meter.pay(cost)) {
+        return Ok(CowVal::owned(CelBool::from(true)));
+    }
+    Err(ExecutionError::function_error(CHARGE, "actual cost limit exceeded"))
+}
+
+/// Why an expression gave no value.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Failure {
+    /// It costs more than one expression may.
+    #[error("operation cancelled: actual cost limit exceeded")]
+    TooCostly,
+    /// No function takes the arguments.
+    #[error("no such overload")]
+    NoOverload,
+    /// Any other, in cel-go's words.
+    #[error("{0}")]
+    Other(String),
+}
+
+/// An expression.
+pub(super) struct Program {
+    expression: IdedExpr,
+    cost: u64,
+    env: Arc<Env>,
+    /// Whether it uses `oldSelf`.
+    pub(super) uses_old: bool,
+}
+
+/// The values that an expression sees.
+#[derive(Clone, Copy)]
+pub(super) struct Seen<'a> {
+    pub(super) schema: &'a Value,
+    pub(super) new: &'a Value,
+    pub(super) old: Option<&'a Value>,
+    /// Whether `oldSelf` is an optional value.
+    pub(super) is_optional: bool,
+}
+
+/// Why an expression is none.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum CompileError {
+    /// It cannot be read, or names what is not there.
+    #[error("compilation failed: {0}")]
+    Compilation(String),
+    /// It gives something else.
+    #[error("must evaluate to a {0}")]
+    OtherType(&'static str),
+}
+
+impl CompileError {
+    /// What it says of a rule.
+    pub(super) fn of_rule(&self) -> String {
+        match self {
+            Self::Compilation(_) => self.to_string(),
+            Self::OtherType(_) => format!("cel expression {self}"),
+        }
+    }
+}
+
+impl Program {
+    /// Reads an expression of a place of a schema.
+    ///
+    /// Errors: it cannot be read, names what is not there, or gives another type than `bool` or `string`.
+    pub(super) fn compile(
+        source: &str,
+        scope: Known<'_>,
+        is_optional: bool,
+        gives: &'static str,
+    ) -> Result<Self, CompileError> {
+        let env = match &*ENVIRONMENT {
+            Ok(env) => Arc::clone(env),
+            Err(error) => return Err(CompileError::Compilation(error.to_string())),
+        };
+        let program = env.compile(source).map_err(|errors| {
+            let offset = |line: isize, column: isize| {
+                let before = source.split_inclusive('\n').take(usize::try_from(line - 1).unwrap_or(0));
+                before.map(|line| line.chars().count()).sum::<usize>() + usize::try_from(column - 1).unwrap_or(0)
+            };
+            let each = errors.errors.iter().map(|error| located(source, offset(error.pos.0, error.pos.1), &error.msg));
+            CompileError::Compilation(each.collect::<Vec<_>>().join("\n"))
+        })?;
+        let old = if is_optional { Known::Dyn } else { scope };
+        let mut check =
+            Check::new(program.source_info(), vec![("self".to_owned(), scope), ("oldSelf".to_owned(), old)]);
+        let known = check.expression(program.expression());
+        if let Some(wrong) = check.wrong() {
+            return Err(CompileError::Compilation(wrong));
+        }
+        if known.name() != "dyn" && known.name() != gives {
+            return Err(CompileError::OtherType(gives));
+        }
+        let uses_old = check.uses_old;
+        let mut expression = program.expression().clone();
+        let cost = metered(&mut expression);
+        Ok(Self { expression, cost, env, uses_old })
+    }
+
+    /// What it gives, and what it cost.
+    fn run<T>(&self, seen: Seen<'_>, read: impl FnOnce(&dyn Val) -> Option<T>) -> (Result<T, Failure>, u64) {
+        let left = Arc::new(AtomicU64::new(CALL_COST_MAX.saturating_sub(self.cost)));
+        let mut context = Context::with_env(Arc::clone(&self.env));
+        context.add_variable_as_val(METER, Box::new(Meter(Arc::clone(&left))));
+        context.add_variable_as_val("self", values::value(&self.env, seen.schema, seen.new));
+        let old = seen.old.filter(|_| self.uses_old).map(|old| values::value(&self.env, seen.schema, old));
+        match (old, seen.is_optional) {
+            (Some(old), false) => context.add_variable_as_val("oldSelf", old),
+            (Some(old), true) => {
+                context.add_variable_as_val("oldSelf", Box::new(cel::common::types::CelOptional::of(old)))
+            }
+            (None, true) => context.add_variable_as_val("oldSelf", Box::new(cel::common::types::CelOptional::none())),
+            (None, false) => {}
+        }
+        let result = Resolved::resolve_val(&self.expression, &context);
+        let left = left.load(Ordering::Relaxed);
+        let answer = match result {
+            _ if left == 0 => Err(Failure::TooCostly),
+            Ok(value) => read(value.as_ref()).ok_or(Failure::NoOverload),
+            Err(error) => Err(failure(error)),
+        };
+        (answer, CALL_COST_MAX - left)
+    }
+
+    /// Whether it holds, and what that cost.
+    pub(super) fn holds(&self, seen: Seen<'_>) -> (Result<bool, Failure>, u64) {
+        self.run(seen, |value| value.downcast_ref::<CelBool>().map(|truth| *truth.inner()))
+    }
+
+    /// The text that it gives, and what that cost.
+    pub(super) fn text(&self, seen: Seen<'_>) -> (Result<String, Failure>, u64) {
+        self.run(seen, |value| value.downcast_ref::<CelString<'_>>().map(|text| text.inner().to_owned()))
+    }
+}
+
+/// In the words of cel-go.
+fn failure(error: ExecutionError) -> Failure {
+    Failure::Other(match error {
+        ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
+        ExecutionError::DivisionByZero(_) => "division by zero".to_owned(),
+        ExecutionError::RemainderByZero(_) => "modulus by zero".to_owned(),
+        ExecutionError::Overflow(..) => "integer overflow".to_owned(),
+        ExecutionError::IndexOutOfBounds(Resolved::Int(index)) => format!("index out of bounds: {index}"),
+        ExecutionError::FunctionError { message, .. } => message,
+        ExecutionError::NoSuchOverload(_)
+        | ExecutionError::UnsupportedBinaryOperator(..)
+        | ExecutionError::ValuesNotComparable(..)
+        | ExecutionError::UnexpectedType { .. } => return Failure::NoOverload,
+        other => other.to_string(),
+    })
+}
+
+/// Has each turn of the comprehensions of an expression paid for. Answers what the rest of it costs.
+fn metered(expression: &mut IdedExpr) -> u64 {
+    1 + match &mut expression.expr {
+        Expr::Call(call) => {
+            let target = call.target.as_mut().map_or(0, |target| metered(target));
+            target + call.args.iter_mut().map(metered).sum::<u64>()
+        }
+        Expr::Select(select) => metered(&mut select.operand),
+        Expr::List(list) => list.elements.iter_mut().map(metered).sum(),
+        Expr::Map(map) => map
+            .entries
+            .iter_mut()
+            .map(|entry| match &mut entry.expr {
+                EntryExpr::MapEntry(entry) => metered(&mut entry.key) + metered(&mut entry.value),
+                EntryExpr::StructField(field) => metered(&mut field.value),
+            })
+            .sum(),
+        Expr::Comprehension(fold) => {
+            let turn = metered(&mut fold.loop_step) + metered(&mut fold.loop_cond);
+            paid(&mut fold.loop_step, turn);
+            metered(&mut fold.iter_range) + metered(&mut fold.accu_init) + metered(&mut fold.result)
+        }
+        _ => 0,
+    }
+}
+
+/// Puts the payment into what a turn computes, so that the interpreter still knows the step as one of `all`, `map` and so on.
+fn paid(step: &mut IdedExpr, cost: u64) {
+    let place = match &mut step.expr {
+        Expr::Call(CallExpr { func_name, args, .. }) => match (func_name.as_str(), args.as_mut_slice()) {
+            (operators::CONDITIONAL, [condition, _, _]) => Some(condition),
+            (operators::LOGICAL_AND | operators::LOGICAL_OR, [_, condition]) => Some(condition),
+            (operators::ADD, [_, IdedExpr { expr: Expr::List(ListExpr { elements, .. }), .. }]) => elements.first_mut(),
+            _ => None,
+        },
+        _ => None,
+    };
+    if let Some(place) = place {
+        pay_for(place, cost);
+    } else {
+        pay_for(step, cost);
+    }
+}
+
+fn pay_for(expression: &mut IdedExpr, cost: u64) {
+    let node = |expr: Expr| IdedExpr { id: 0, expr };
+    let call =
+        |name: &str, args: Vec<IdedExpr>| node(Expr::Call(CallExpr { func_name: name.to_owned(), target: None, args }));
+    let cost = CelInt::from(i64::try_from(cost).unwrap_or(i64::MAX));
+    let payment = call(CHARGE, vec![node(Expr::Ident(METER.to_owned())), node(Expr::Literal(LiteralValue::Int(cost)))]);
+    let inner = std::mem::take(expression);
+    *expression = call(operators::CONDITIONAL, vec![payment, inner, node(Expr::Literal(LiteralValue::Null))]);
+}

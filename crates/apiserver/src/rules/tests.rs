@@ -1,0 +1,148 @@
+use serde_json::{Value, json};
+
+use super::{Rules, faults};
+
+fn schema(rule: &Value) -> Value {
+    json!({"type": "object", "properties": {"spec": {
+        "type": "object", "x-kubernetes-validations": [rule],
+        "properties": {
+            "min": {"type": "integer"}, "max": {"type": "integer"}, "name": {"type": "string"},
+            "my-port": {"type": "integer"}, "namespace": {"type": "string"}, "either": {"x-kubernetes-int-or-string": true},
+            "when": {"type": "string", "format": "date-time"}, "wait": {"type": "string", "format": "duration"},
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "numbers": {"type": "array", "items": {"type": "integer"}},
+            "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+        },
+    }}})
+}
+
+fn broken(rule: &str, spec: &Value) -> Vec<String> {
+    let schema = schema(&json!({"rule": rule}));
+    assert_eq!(faults("s", &schema), []);
+    let rules = Rules::of(&schema).unwrap();
+    let found = rules.broken(&json!({"metadata": {"name": "a"}, "spec": spec}), None);
+    found.into_iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect()
+}
+
+fn refused(rule: Value) -> String {
+    faults("s", &schema(&rule)).into_iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect()
+}
+
+#[test]
+fn rules_hold_or_are_told_with_their_source() {
+    let cases = [
+        ("self.min <= self.max", json!({"min": 1, "max": 2}), json!({"min": 3, "max": 2})),
+        ("self.tags.all(tag, tag.startsWith('a'))", json!({"tags": ["a", "ab"]}), json!({"tags": ["a", "b"]})),
+        ("self.tags.exists_one(tag, tag == 'a')", json!({"tags": ["a"]}), json!({"tags": ["a", "a"]})),
+        ("self.numbers.map(n, n * 2).exists(n, n == 4)", json!({"numbers": [2]}), json!({"numbers": [3]})),
+        ("self.numbers.filter(n, n > 1).size() == 1", json!({"numbers": [1, 2]}), json!({"numbers": [2, 3]})),
+        ("'a' in self.labels && self.labels['a'] == 'b'", json!({"labels": {"a": "b"}}), json!({"labels": {}})),
+        (
+            "self.my__dash__port > 0 && self.__namespace__ == 'x'",
+            json!({"my-port": 1, "namespace": "x"}),
+            json!({"my-port": 0, "namespace": "x"}),
+        ),
+        (
+            "self.name.matches('^[a-z]+$') && self.name.find('b+') == 'bb'",
+            json!({"name": "abb"}),
+            json!({"name": "a1"}),
+        ),
+        ("!has(self.name) || self.name.lowerAscii() == self.name", json!({}), json!({"name": "A"})),
+        (
+            "type(self.either) == int ? self.either > 1 : self.either == 'x'",
+            json!({"either": "x"}),
+            json!({"either": 1}),
+        ),
+        (
+            "self.wait > duration('1m') && self.when > timestamp('2020-01-01T00:00:00Z')",
+            json!({"wait": "2m", "when": "2021-01-01T00:00:00Z"}),
+            json!({"wait": "1s", "when": "2021-01-01T00:00:00Z"}),
+        ),
+        ("self.?name.orValue('x') == 'x'", json!({}), json!({"name": "y"})),
+    ];
+    for (rule, good, bad) in cases {
+        assert_eq!(broken(rule, &good), Vec::<String>::new(), "{rule}");
+        assert_eq!(broken(rule, &bad), [format!("spec: Invalid value: failed rule: {rule}")], "{rule}");
+    }
+}
+
+#[test]
+fn an_error_of_a_rule_breaks_it() {
+    let told = broken("self.min > 1", &json!({}));
+    assert_eq!(told, ["spec: Invalid value: \"object\": no such key: min evaluating rule: self.min > 1"]);
+    let told = broken("self.either > 1", &json!({"either": "x"}));
+    assert!(told.first().is_some_and(|told| told.contains("'no such overload': call arguments")), "{told:?}");
+}
+
+#[test]
+fn a_stored_rule_that_does_not_compile_breaks_every_object() {
+    let told = |rule: &str| {
+        let rules = Rules::of(&schema(&json!({"rule": rule}))).unwrap();
+        let found = rules.broken(&json!({"spec": {"min": 1}}), None);
+        found.into_iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect::<Vec<_>>()
+    };
+    let why = "ERROR: <input>:1:1: undeclared reference to 'nope' (in container '')\n | nope\n | ^";
+    assert_eq!(
+        told("nope"),
+        [format!("spec: Invalid value: \"object\": rule compile error: compilation failed: {why}")]
+    );
+    let why = "rule compile error: cel expression must evaluate to a bool";
+    assert_eq!(told("'x'"), [format!("spec: Invalid value: \"object\": {why}")]);
+}
+
+#[test]
+fn a_rule_that_costs_too_much_ends() {
+    let numbers: Vec<i64> = (0..2000).collect();
+    let told = broken("self.numbers.all(a, self.numbers.all(b, a + b >= 0))", &json!({"numbers": numbers}));
+    assert!(told.first().is_some_and(|told| told.contains("actual cost limit exceeded")), "{told:?}");
+}
+
+#[test]
+fn rules_that_name_what_is_not_there_are_refused() {
+    let told = refused(json!({"rule": "self.nope > 1"}));
+    assert!(
+        told.contains("compilation failed: ERROR: <input>:1:5: undefined field 'nope'\n | self.nope > 1\n | ....^"),
+        "{told}"
+    );
+    for (rule, why) in [
+        ("nope == 1", "undeclared reference to 'nope'"),
+        ("self.name.nope()", "undeclared reference to 'nope'"),
+        ("isURL(self.name)", "undeclared reference to 'isURL'"),
+        ("self.name.first == 1", "type 'string' does not support field selection"),
+        ("self.min", "cel expression must evaluate to a bool"),
+        ("self.min >", "Syntax error"),
+        ("", "rule is not specified"),
+    ] {
+        assert!(refused(json!({"rule": rule})).contains(why), "{rule}: {}", refused(json!({"rule": rule})));
+    }
+    assert!(refused(json!({"rule": "true", "fieldPath": ".nope"})).contains("must be a valid path"));
+    assert!(refused(json!({"rule": "true", "reason": "Odd"})).contains("Unsupported value"));
+    assert!(refused(json!({"rule": "true", "optionalOldSelf": true})).contains("may not be set"));
+    assert!(
+        refused(json!({"rule": "true", "messageExpression": "1"}))
+            .contains("messageExpression must evaluate to a string")
+    );
+}
+
+#[test]
+fn transition_rules_need_a_former_value_and_unchanged_faults_stay() {
+    let object = |name: &str, min: i64| json!({"spec": {"name": name, "min": min}});
+    let rules =
+        Rules::of(&schema(&json!({"rule": "self.name == oldSelf.name", "message": "fixed", "fieldPath": ".name"})))
+            .unwrap();
+    assert_eq!(rules.broken(&object("a", 1), None), []);
+    let told = rules.broken(&object("b", 1), Some(&object("a", 1)));
+    assert_eq!(told.iter().map(|cause| cause.field.as_str()).collect::<Vec<_>>(), ["spec.name"]);
+    let rules =
+        Rules::of(&schema(&json!({"rule": "self.min > 5", "messageExpression": "'is ' + string(self.min)"}))).unwrap();
+    assert_eq!(rules.broken(&object("a", 1), Some(&object("a", 1))), []);
+    let told = rules.broken(&object("b", 1), Some(&object("a", 1)));
+    assert_eq!(told.iter().map(|cause| cause.message.as_str()).collect::<Vec<_>>(), ["Invalid value: is 1"]);
+    let list = json!({"type": "object", "properties": {"l": {"type": "array", "items": {
+        "type": "string", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}}}});
+    let told = faults("s", &list);
+    assert!(
+        told.iter().any(|cause| cause.message.contains("uncorrelatable portion of the schema within s.properties[l]")),
+        "{told:?}"
+    );
+}
