@@ -53,6 +53,7 @@ async fn every_metric_is_documented_and_every_panel_and_alert_has_one() {
     let folder = tempfile::tempdir().unwrap();
     let audit = folder.path().join("audit.log");
     let file = FleetFile::default().member(&bed["east"], 1).member(&bed["west"], 1);
+    let file = file.settings("mirror: {memory: 4Gi, storable: [events]}\n");
     let fleet = Kubefold::start_with(&file, &["--audit-log-path", audit.to_str().unwrap()]).await;
     namespace(&bed["east"], "shop").await;
     let api = bed["east"].api().await;
