@@ -148,7 +148,13 @@ pub(super) enum Known<'a> {
     Root(&'a Value),
 }
 
-impl Known<'_> {
+impl<'a> Known<'a> {
+    /// The value at a place of a schema. One at the root is a whole object, and so is an embedded one.
+    pub(super) fn at(schema: &'a Value, is_root: bool) -> Self {
+        let is_embedded = schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true));
+        if is_root || is_embedded { Self::Root(schema) } else { Self::Of(schema) }
+    }
+
     /// Its name, as cel-go says it.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -319,7 +325,8 @@ impl<'a> Check<'a> {
             _ => None,
         };
         let args: Vec<Known<'a>> = call.args.iter().map(|arg| self.expression(arg)).collect();
-        let is_operator = name.contains('_') || name.starts_with('@');
+        // No rule can write such a name; it stands for `a + b`, and the like.
+        let is_operator = !name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
         let is_there =
             is_qualified || is_operator || if target.is_some() { METHODS } else { FUNCTIONS }.contains(&name);
         if !is_there {

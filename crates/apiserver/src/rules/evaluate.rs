@@ -2,6 +2,8 @@
 //!
 //! Source: kubernetes/apiextensions-apiserver `pkg/apiserver/schema/cel/validation.go`.
 
+use std::collections::HashMap;
+
 use kubefold_wire::{access::text, golang, status::Cause};
 use serde_json::Value;
 
@@ -53,8 +55,7 @@ impl Rules {
     }
 
     fn at(schema: &Value, is_root: bool) -> Option<Self> {
-        let is_embedded = schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true));
-        let scope = if is_root || is_embedded { Known::Root(schema) } else { Known::Of(schema) };
+        let scope = Known::at(schema, is_root);
         let inside = |name: &str| schema.get(name).filter(|of| of.is_object()).and_then(|of| Self::at(of, false));
         let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
         let rules = Self {
@@ -87,8 +88,9 @@ impl Rules {
         }
         let old = old.filter(|old| !old.is_null());
         let is_same = is_same || old == Some(value);
+        let seen = Seen::new(&self.schema, value, old);
         for rule in &self.rules {
-            rule.run(run, path, Seen { schema: &self.schema, new: value, old, is_optional: rule.is_optional }, is_same);
+            rule.run(run, path, &seen, is_same);
             if run.is_over {
                 return;
             }
@@ -96,14 +98,11 @@ impl Rules {
         let at = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
         match value {
             Value::Array(items) => {
+                let Some(rules) = &self.items else { return };
+                let before = self.by_keys(old);
                 for (index, item) in items.iter().enumerate() {
-                    let before = || {
-                        old?.as_array()?.iter().find(|old| self.keys.iter().all(|key| old.get(key) == item.get(key)))
-                    };
-                    let before = if self.keys.is_empty() { None } else { before() };
-                    if let Some(rules) = &self.items {
-                        rules.run(run, &format!("{path}[{index}]"), item, before, is_same);
-                    }
+                    let before = before.get(&self.keys_of(item)).copied();
+                    rules.run(run, &format!("{path}[{index}]"), item, before, is_same);
                 }
             }
             Value::Object(fields) => {
@@ -119,6 +118,16 @@ impl Rules {
             }
             _ => {}
         }
+    }
+
+    /// The former items of a list by what they are told apart by; none where nothing tells them apart.
+    fn by_keys<'v>(&self, old: Option<&'v Value>) -> HashMap<Vec<Option<&'v Value>>, &'v Value> {
+        let items = old.filter(|_| !self.keys.is_empty()).and_then(Value::as_array);
+        items.into_iter().flatten().map(|item| (self.keys_of(item), item)).collect()
+    }
+
+    fn keys_of<'v>(&self, item: &'v Value) -> Vec<Option<&'v Value>> {
+        self.keys.iter().map(|key| item.get(key)).collect()
     }
 }
 
@@ -141,7 +150,7 @@ impl Rule {
         if self.message.is_empty() { &self.source } else { &self.message }
     }
 
-    fn run(&self, run: &mut Run, path: &str, seen: Seen<'_>, is_same: bool) {
+    fn run(&self, run: &mut Run, path: &str, seen: &Seen<'_>, is_same: bool) {
         let place = if path.is_empty() { "<nil>" } else { path };
         let kind = golang::quoted(text(seen.schema, "/type"));
         let program = match &self.program {
@@ -187,7 +196,7 @@ impl Rule {
         }
     }
 
-    fn refuse(&self, run: &mut Run, path: &str, seen: Seen<'_>) {
+    fn refuse(&self, run: &mut Run, path: &str, seen: &Seen<'_>) {
         let made = self.message_program.as_ref().and_then(|program| {
             let (text, cost) = program.text(seen);
             run.left = run.left.saturating_sub(cost);

@@ -93,8 +93,7 @@ fn said(found: &mut Vec<Cause>, schema: &Value, rule: &Value, path: &str) {
 }
 
 fn compiled(found: &mut Vec<Cause>, schema: &Value, rule: &Value, path: &str, at: &Place) {
-    let is_embedded = schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true));
-    let scope = if at.is_root || is_embedded { Known::Root(schema) } else { Known::Of(schema) };
+    let scope = Known::at(schema, at.is_root);
     let optional = rule.get("optionalOldSelf").and_then(Value::as_bool);
     let shown = json!({
         "Rule": text(rule, "/rule"), "Message": text(rule, "/message"),

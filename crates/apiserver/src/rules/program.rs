@@ -3,17 +3,20 @@
 //! The interpreter has no limits of its own: each turn of a comprehension is preceded by a call that pays for it. A node of an
 //! expression costs 1. What a call costs by the size of its arguments is not counted.
 
-use std::sync::{
-    Arc, LazyLock,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    cell::OnceCell,
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use cel::{
     Context, DeclarationError, Env, ExecutionError, Value as Resolved,
     common::{
         ast::{CallExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, operators},
-        types::{CelBool, CelInt, CelString, DYN_TYPE, Kind, Type},
-        value::{CowVal, StaticVal, Val},
+        types::{CelBool, CelInt, CelOptional, CelString, DYN_TYPE, Type},
+        value::{CowVal, Val},
     },
     extensions,
 };
@@ -21,7 +24,8 @@ use serde_json::Value;
 
 use super::{
     check::{Check, Known, located},
-    library, values,
+    library::{self, Kind, Of},
+    values,
 };
 
 /// What one expression may cost. Source: kubernetes/apiserver `pkg/apis/cel/config.go` `PerCallLimit`.
@@ -30,7 +34,7 @@ pub(super) const CALL_COST_MAX: u64 = 1_000_000;
 const METER: &str = "@meter";
 const CHARGE: &str = "@charge";
 
-static METER_TYPE: Type = Type::simple_type(Kind::Opaque, "meter");
+static METER_TYPE: Type = Type::new_unspecified_type("meter");
 
 static ENVIRONMENT: LazyLock<Result<Arc<Env>, DeclarationError>> = LazyLock::new(|| {
     let mut env = Env::stdlib();
@@ -47,26 +51,15 @@ static ENVIRONMENT: LazyLock<Result<Arc<Env>, DeclarationError>> = LazyLock::new
 #[derive(Clone, Debug)]
 struct Meter(Arc<AtomicU64>);
 
-impl StaticVal for Meter {}
+impl PartialEq for Meter {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
 
-impl Val for Meter {
-    fn get_type(&self) -> &Type {
+impl Kind for Meter {
+    fn of() -> &'static Type {
         &METER_TYPE
-    }
-
-    fn cel_type() -> &'static Type {
-        &METER_TYPE
-    }
-
-    fn clone_as_boxed<'v>(&self) -> Box<dyn Val + 'v>
-    where
-        Self: 'v,
-    {
-        Box::new(self.clone())
-    }
-
-    fn as_any(&self) -> Option<&dyn std::any::Any> {
-        Some(self)
     }
 }
 
@@ -81,7 +74,7 @@ impl Meter {
 fn charge<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let [meter, cost] = args.as_slice() else { return Err(ExecutionError::missing_argument_or_target()) };
     let cost = cost.downcast_ref::<CelInt>().map_or(1, |cost| u64::try_from(*cost.inner()).unwrap_or(1));
-    if meter.downcast_ref::<Meter>().is_some_and(|meter| meter.pay(cost)) {
+    if meter.downcast_ref::<Of<Meter>>().is_some_and(|meter| meter.0.pay(cost)) {
         return Ok(CowVal::owned(CelBool::from(true)));
     }
     Err(ExecutionError::function_error(CHARGE, "actual cost limit exceeded"))
@@ -108,16 +101,42 @@ pub(super) struct Program {
     env: Arc<Env>,
     /// Whether it uses `oldSelf`.
     pub(super) uses_old: bool,
+    /// Whether `oldSelf` is an optional value.
+    is_optional: bool,
 }
 
-/// The values that an expression sees.
-#[derive(Clone, Copy)]
-pub(super) struct Seen<'a> {
-    pub(super) schema: &'a Value,
-    pub(super) new: &'a Value,
-    pub(super) old: Option<&'a Value>,
-    /// Whether `oldSelf` is an optional value.
-    pub(super) is_optional: bool,
+/// What the rules of one place see: its values are CEL's once for all of them.
+pub(super) struct Seen<'v> {
+    pub(super) schema: &'v Value,
+    pub(super) new: &'v Value,
+    pub(super) old: Option<&'v Value>,
+    alone: OnceCell<Context<'v, 'v>>,
+    /// With `oldSelf`.
+    beside_old: OnceCell<Context<'v, 'v>>,
+}
+
+impl<'v> Seen<'v> {
+    pub(super) fn new(schema: &'v Value, new: &'v Value, old: Option<&'v Value>) -> Self {
+        Self { schema, new, old, alone: OnceCell::new(), beside_old: OnceCell::new() }
+    }
+
+    /// The variables of an expression beside its meter.
+    fn context(&self, program: &Program) -> &Context<'v, 'v> {
+        let env = &program.env;
+        let context = || {
+            let mut context = Context::with_env(Arc::clone(env));
+            context.add_variable_as_val("self", values::value(env, self.schema, self.new));
+            context
+        };
+        match self.old.filter(|_| program.uses_old && !program.is_optional) {
+            None => self.alone.get_or_init(context),
+            Some(old) => self.beside_old.get_or_init(|| {
+                let mut context = context();
+                context.add_variable_as_val("oldSelf", values::value(env, self.schema, old));
+                context
+            }),
+        }
+    }
 }
 
 /// Why an expression is none.
@@ -176,23 +195,17 @@ impl Program {
         let uses_old = check.uses_old;
         let mut expression = program.expression().clone();
         let cost = metered(&mut expression);
-        Ok(Self { expression, cost, env, uses_old })
+        Ok(Self { expression, cost, env, uses_old, is_optional })
     }
 
     /// What it gives, and what it cost.
-    fn run<T>(&self, seen: Seen<'_>, read: impl FnOnce(&dyn Val) -> Option<T>) -> (Result<T, Failure>, u64) {
+    fn run<T>(&self, seen: &Seen<'_>, read: impl FnOnce(&dyn Val) -> Option<T>) -> (Result<T, Failure>, u64) {
         let left = Arc::new(AtomicU64::new(CALL_COST_MAX.saturating_sub(self.cost)));
-        let mut context = Context::with_env(Arc::clone(&self.env));
-        context.add_variable_as_val(METER, Box::new(Meter(Arc::clone(&left))));
-        context.add_variable_as_val("self", values::value(&self.env, seen.schema, seen.new));
-        let old = seen.old.filter(|_| self.uses_old).map(|old| values::value(&self.env, seen.schema, old));
-        match (old, seen.is_optional) {
-            (Some(old), false) => context.add_variable_as_val("oldSelf", old),
-            (Some(old), true) => {
-                context.add_variable_as_val("oldSelf", Box::new(cel::common::types::CelOptional::of(old)))
-            }
-            (None, true) => context.add_variable_as_val("oldSelf", Box::new(cel::common::types::CelOptional::none())),
-            (None, false) => {}
+        let mut context = seen.context(self).new_inner_scope();
+        context.add_variable_as_val(METER, Box::new(Of(Meter(Arc::clone(&left)))));
+        if self.uses_old && self.is_optional {
+            let old = seen.old.map(|old| values::value(&self.env, seen.schema, old));
+            context.add_variable_as_val("oldSelf", Box::new(old.map_or_else(CelOptional::none, CelOptional::of)));
         }
         let result = Resolved::resolve_val(&self.expression, &context);
         let left = left.load(Ordering::Relaxed);
@@ -205,12 +218,12 @@ impl Program {
     }
 
     /// Whether it holds, and what that cost.
-    pub(super) fn holds(&self, seen: Seen<'_>) -> (Result<bool, Failure>, u64) {
+    pub(super) fn holds(&self, seen: &Seen<'_>) -> (Result<bool, Failure>, u64) {
         self.run(seen, |value| value.downcast_ref::<CelBool>().map(|truth| *truth.inner()))
     }
 
     /// The text that it gives, and what that cost.
-    pub(super) fn text(&self, seen: Seen<'_>) -> (Result<String, Failure>, u64) {
+    pub(super) fn text(&self, seen: &Seen<'_>) -> (Result<String, Failure>, u64) {
         self.run(seen, |value| value.downcast_ref::<CelString<'_>>().map(|text| text.inner().to_owned()))
     }
 }

@@ -107,6 +107,7 @@ fn rules_that_name_what_is_not_there_are_refused() {
     for (rule, why) in [
         ("nope == 1", "undeclared reference to 'nope'"),
         ("self.name.nope()", "undeclared reference to 'nope'"),
+        ("no_pe(self.name)", "undeclared reference to 'no_pe'"),
         ("isURL(self.name)", "undeclared reference to 'isURL'"),
         ("self.name.first == 1", "type 'string' does not support field selection"),
         ("self.min", "cel expression must evaluate to a bool"),

@@ -33,14 +33,14 @@ fn no(function: &str, why: impl std::fmt::Display) -> ExecutionError {
 }
 
 /// A type that CEL itself does not have.
-trait Kind: Clone + PartialEq + std::fmt::Debug + Send + Sync + 'static {
+pub(super) trait Kind: Clone + PartialEq + std::fmt::Debug + Send + Sync + 'static {
     /// As CEL names it.
     fn of() -> &'static Type;
 }
 
 /// A value of such a type.
 #[derive(Clone, Debug, PartialEq)]
-struct Of<T>(T);
+pub(super) struct Of<T>(pub(super) T);
 
 impl<T: Kind> StaticVal for Of<T> {}
 
