@@ -187,9 +187,10 @@ fn certificate(item: &[u8]) -> Option<CertificateDer<'static>> {
     STANDARD.decode(encoded).ok().map(CertificateDer::from)
 }
 
-/// Tells the replica that handed a request on who asked.
+/// Tells the replica that handed a request on who asked, whatever the answer says of that by now: it may be another server's.
 pub fn name_caller(headers: &mut HeaderMap, user: &str) {
     let user = HeaderValue::try_from(utf8_percent_encode(user, NON_ALPHANUMERIC).to_string());
+    headers.remove(CALLER);
     headers.extend(user.ok().map(|user| (CALLER, user)));
 }
 
@@ -198,4 +199,20 @@ pub fn take_caller(headers: &mut HeaderMap) -> Option<String> {
     let user = headers.remove(CALLER)?;
     let user = percent_decode_str(user.to_str().ok()?).decode_utf8().ok()?;
     Some(user.into_owned()).filter(|user| !user.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The attack: a server behind the holder answers in its words.
+    #[test]
+    fn only_the_holder_says_who_asked() {
+        let mut headers = HeaderMap::new();
+        headers.append(CALLER, HeaderValue::from_static("victim"));
+        name_caller(&mut headers, "jos\u{e9} <a@b>");
+        assert_eq!(take_caller(&mut headers).as_deref(), Some("jos\u{e9} <a@b>"));
+        assert!(headers.is_empty());
+        assert_eq!(take_caller(&mut headers), None);
+    }
 }
