@@ -110,7 +110,9 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
             None if app.has_standby() => STANDBY_DRAIN,
             None => Duration::MAX,
         };
-        drop(timeout(most, app.drain()).await);
+        if timeout(most, app.drain()).await.is_err() {
+            app.release().await;
+        }
     };
     signals.serve(|| app.reload(), ended, drain).await;
     lost.into_inner().map_or(Ok(()), |why| Err(anyhow::anyhow!(why)))
@@ -271,6 +273,11 @@ impl App {
         self.own.end().await;
         self.tasks.wait().await;
         self.own.close().await;
+        self.release().await;
+    }
+
+    /// Leaves the state to another process, and writes nothing more.
+    async fn release(&self) {
         if let Some(database) = &self.database {
             database.release().await;
         }

@@ -77,7 +77,8 @@ async fn handed_on(standby: &Kubefold, holder: &Kubefold, east: &Member) {
     }
     // By a client certificate, by a token of a member's ServiceAccount, and by what nobody believes.
     let foreign = Authority::new("foreign").client("jane", Some("system:masters"));
-    let token = east.kubectl(&["create", "token", "default"]).await.ok().trim().to_owned();
+    east.kubectl(&["create", "serviceaccount", "robot"]).await.ok();
+    let token = east.kubectl(&["create", "token", "robot"]).await.ok().trim().to_owned();
     let review = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
     let mut said = Vec::new();
     for fleet in [standby, holder] {
@@ -97,7 +98,7 @@ async fn handed_on(standby: &Kubefold, holder: &Kubefold, east: &Member) {
     let codes: Vec<u16> = said[0].iter().map(|(code, ..)| code.as_u16()).collect();
     assert_eq!(codes, [401, 201, 401, 201], "{said:?}");
     assert_eq!(said[0][1].1["userInfo"]["username"], "jane");
-    assert_eq!(said[0][3].1["userInfo"]["username"], "system:serviceaccount:default:default");
+    assert_eq!(said[0][3].1["userInfo"]["username"], "system:serviceaccount:default:robot");
 }
 
 fn body(name: &str, value: &str) -> String {
