@@ -246,14 +246,13 @@ impl App {
         });
         let reload_handle = reloads.reload_handle();
         tasks.spawn(draining.clone().run_until_cancelled_owned(follow(reloads, applied)));
-        let state_kept = Arc::clone(&state);
         tasks.spawn(draining.clone().run_until_cancelled_owned(share_revoked(Arc::clone(&state))));
-        let (options, registry, host) = (options.serving, Some(registry), Some(host));
+        let (options, registry, host, held) = (options.serving, Some(registry), Some(host), Arc::clone(&state));
         let renewal =
             Renewal { options, security, tls, published, authentication, auditing, registry, host, expiries, state };
         tasks.spawn(draining.clone().run_until_cancelled_owned(renewal.run()));
         tasks.close();
-        Ok(Self { address, reload_handle, draining, tasks, own: objects, database, _state: state_kept })
+        Ok(Self { address, reload_handle, draining, tasks, own: objects, database, _state: held })
     }
 
     /// Where it listens.
