@@ -16,7 +16,7 @@ mod standby;
 
 use std::{
     collections::BTreeSet,
-    net::SocketAddr,
+    net::{SocketAddr, TcpListener},
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -38,10 +38,11 @@ use self::{
     records::{Opening, Records},
     security::{Authorities, Renewal},
     signals::Signals,
+    standby::Waited,
 };
 pub use self::{
     database::{DatabaseFileError, StateUrl, StateUrlError},
-    options::{FrontProxy, Options, ServingOptions, StateSource},
+    options::{AdvertiseError, Advertised, FrontProxy, Options, ServingOptions, StateSource},
     records::{STATE_MARK, StateOpenError},
 };
 use crate::{
@@ -60,7 +61,7 @@ use crate::{
     stores::{self, Stores},
     write::{Writer, journal::KeyFile, live::LiveFleet},
 };
-use kubefold_serving::health::Check;
+use kubefold_serving::{Shutdown, health::Check};
 use kubefold_wire::body::{Body, BodyError};
 
 /// A running kubefold.
@@ -81,10 +82,21 @@ pub struct App {
 pub async fn run(options: Options) -> anyhow::Result<()> {
     let mut signals = Signals::follow()?;
     let begun = Begun::of(options).await?;
-    let begun = tokio::select! {
-        begun = Box::pin(begun.with_state()) => begun?,
-        () = signals.end() => return Ok(()),
+    let ending = CancellationToken::new();
+    let mut waiting = Box::pin(begun.with_state(&ending));
+    let waited = tokio::select! {
+        waited = &mut waiting => waited?,
+        () = signals.end() => {
+            ending.cancel();
+            // A second signal closes all connections.
+            tokio::select! {
+                ended = waiting => drop(ended?),
+                () = signals.end() => {}
+            }
+            return Ok(());
+        }
     };
+    let Some(begun) = waited else { return Ok(()) };
     let app = Box::pin(App::begin(begun)).await?;
     let lost = OnceLock::new();
     let ended = async {
@@ -93,8 +105,14 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     };
     let drain = async {
         // Nobody is to be told by two processes what is so.
-        let most = if lost.get().is_some() { LOST_DRAIN } else { Duration::MAX };
-        drop(timeout(most, app.drain()).await);
+        let most = match lost.get() {
+            Some(_) => LOST_DRAIN,
+            None if app.has_standby() => STANDBY_DRAIN,
+            None => Duration::MAX,
+        };
+        if timeout(most, app.drain()).await.is_err() {
+            app.release().await;
+        }
     };
     signals.serve(|| app.reload(), ended, drain).await;
     lost.into_inner().map_or(Ok(()), |why| Err(anyhow::anyhow!(why)))
@@ -102,6 +120,9 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
 
 /// How long answers may take that were begun before the state was lost.
 const LOST_DRAIN: Duration = Duration::from_secs(3);
+
+/// The same where another process waits for the state: nobody answers new requests before this one has ended.
+const STANDBY_DRAIN: Duration = Duration::from_secs(5);
 
 /// What is known before anything is served.
 struct Begun {
@@ -119,11 +140,14 @@ struct Ready {
     reloads: Reloads,
     state: Arc<StateDir>,
     records: Arc<Records>,
+    /// On which connections come in already.
+    socket: Option<TcpListener>,
 }
 
 impl Begun {
     /// Reads what is given, and takes the state if nobody has it.
     async fn of(options: Options) -> anyhow::Result<Self> {
+        options.check_advertised()?;
         // The configuration first: a refused one leaves no trace on disk.
         let (config, reloads) = Reloads::start(&options.config).await?;
         let state = Arc::new(StateDir::open(&options.serving.state_dir)?);
@@ -131,36 +155,41 @@ impl Begun {
         Ok(Self { options, config, reloads, state, opening })
     }
 
-    /// Waits until the state is this process's.
-    async fn with_state(self) -> anyhow::Result<Ready> {
+    /// Waits until the state is this process's. `None`: it was told to end before.
+    async fn with_state(self, ending: &CancellationToken) -> anyhow::Result<Option<Ready>> {
         let Self { mut options, config, reloads, state, opening } = self;
-        let records = match opening {
-            Opening::Here(records) => records,
+        let (records, socket) = match opening {
+            Opening::Here(records) => (records, None),
             Opening::Waits(candidate) => {
                 let key = KeyFile::new(options.state_key_file.clone(), state.path()).key(true)?;
-                Records::taken(standby::wait(&mut options, &config, &state, *candidate, &key).await?)
+                match standby::wait(&mut options, &config, &state, *candidate, &key, ending).await? {
+                    Waited::Taken { state, socket } => (Records::taken(state), socket),
+                    Waited::Ended => return Ok(None),
+                }
             }
         };
         records.share(&options, &state).await?;
-        Ok(Ready { options, config, reloads, state, records: Arc::new(records) })
+        Ok(Some(Ready { options, config, reloads, state, records: Arc::new(records), socket }))
     }
 }
 
 impl App {
     /// Starts everything, and returns once it listens. Where another process has the state, that is once it has it no more.
     pub async fn start(options: Options) -> anyhow::Result<Self> {
-        let ready = Box::pin(Box::pin(Begun::of(options)).await?.with_state()).await?;
-        Box::pin(Self::begin(ready)).await
+        let begun = Box::pin(Begun::of(options)).await?;
+        let ready = Box::pin(begun.with_state(&CancellationToken::new())).await?;
+        Box::pin(Self::begin(ready.context("it was told to end")?)).await
     }
 
     async fn begin(ready: Ready) -> anyhow::Result<Self> {
-        let Ready { options, config, reloads, state, records } = ready;
+        let Ready { options, config, reloads, state, records, socket } = ready;
         let state_key = KeyFile::new(options.state_key_file.clone(), state.path());
         let journal = records.journal(&state_key, &state)?;
         let of_host = HostServing::before(config.aggregation.as_ref());
         let configured = Authorities { configured: &config.client_authorities, members: &[], host: Some(&of_host) };
         let Front { door, address, url, security, tls, expiries, authentication, auditing } =
-            Front::open(&options.serving, &state, configured).await?;
+            Front::open(&options.serving, &state, configured, socket).await?;
+        records.announce(&options, address);
         let (members, trust) = (member_names(&config), security.trust.clone());
         let published = Published { url, fleet: true, members, certificate_authority: trust };
         published.write(&state)?;
@@ -210,7 +239,7 @@ impl App {
         let health = Health::new(Arc::new(readiness), draining.clone()).counting(metrics.slis());
         let (handler, logins) = (Arc::new(Routed(router)), Arc::clone(&authentication));
         let answers = Answers { handler, health, metrics, served, authentication: logins, auditing: auditing.clone() };
-        let serving = door.open(answers, &tasks, &draining)?;
+        let serving = door.open(answers, &tasks, Shutdown { drain: draining.clone(), ..Shutdown::default() })?;
         tasks.spawn(async move {
             serving.await;
             members.cancel();
@@ -244,9 +273,19 @@ impl App {
         self.own.end().await;
         self.tasks.wait().await;
         self.own.close().await;
+        self.release().await;
+    }
+
+    /// Leaves the state to another process, and writes nothing more.
+    async fn release(&self) {
         if let Some(database) = &self.database {
             database.release().await;
         }
+    }
+
+    /// Whether another process waits for the state.
+    fn has_standby(&self) -> bool {
+        self.database.as_ref().is_some_and(|database| database.replicas().iter().any(|replica| !replica.is_holder))
     }
 
     /// Until another process may have the state.

@@ -3,7 +3,7 @@
 //! May name: `stores`, the journal of `write`, and what is below them.
 
 use http::{Response, StatusCode, header};
-use kubefold_sql::{Postgres, PostgresFigures};
+use kubefold_sql::{Postgres, PostgresFigures, Replica};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -37,6 +37,9 @@ pub struct FleetStatus {
     /// The state in PostgreSQL; absent where it is in the state directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<StateStatus>,
+    /// The processes that use that state, by address; empty where there can be only one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replicas: Vec<ReplicaStatus>,
     /// Records of the state directory that cannot be read: a sentence for each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damaged: Vec<String>,
@@ -142,6 +145,24 @@ pub struct StateStatus {
     /// Why nothing can be written; absent while it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+/// A process that uses the state in PostgreSQL.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplicaStatus {
+    /// Where the others reach it: `host:port`.
+    pub address: String,
+    /// `holder`: it has the state and answers; or `standby`: it hands requests on to the holder.
+    pub role: String,
+    /// The name of its machine, in Kubernetes its pod.
+    pub host: String,
+    /// Its number there.
+    pub process: i64,
+    /// Its version.
+    pub version: String,
+    /// How long ago it said that it is there. Units: seconds.
+    pub seen_seconds: u64,
 }
 
 /// A failure.
@@ -272,6 +293,13 @@ fn status(stores: &Stores, journal: &Journal, now_unix: u64) -> FleetStatus {
         kinds,
         mirror: stores.mirror_figures().map(mirror_status),
         state: journal.state().map(|state| state_status(state)),
+        replicas: journal
+            .state()
+            .map(|state| state.replicas())
+            .unwrap_or_default()
+            .into_iter()
+            .map(replica_status)
+            .collect(),
         damaged: journal.damaged().iter().map(ToString::to_string).collect(),
         unfinished: journal.unfinished().iter().map(|one| unfinished_write(one, now_unix)).collect(),
         differing,
@@ -309,6 +337,12 @@ fn state_status(state: &Postgres) -> StateStatus {
     let PostgresFigures { away, error, is_lost, .. } = state.figures();
     let (place, restored) = (state.place().to_owned(), state.is_restored());
     StateStatus { place, away_seconds: away.map(|away| away.as_secs()), lost: is_lost, restored, error }
+}
+
+fn replica_status(replica: Replica) -> ReplicaStatus {
+    let Replica { address, host, pid, version, is_holder, seen_ago, .. } = replica;
+    let role = if is_holder { "holder" } else { "standby" }.to_owned();
+    ReplicaStatus { address, role, host, process: pid, version, seen_seconds: seen_ago.as_secs() }
 }
 
 fn mirror_status(figures: Figures) -> MirrorStatus {

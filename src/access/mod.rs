@@ -56,7 +56,7 @@ pub use terms::{ALLOWED_FOR, DENIED_FOR, FOLLOWED_FOR, GRACE};
 pub use {
     grant::{Grant, Grants, Renewal, Renewed},
     kept::Kept,
-    own::{MASTERS, Own},
+    own::{MASTERS, Own, allows as allows_own},
 };
 
 /// How long a member has for one answer.

@@ -41,22 +41,25 @@ impl Policy {
         self.0.store(Arc::new(rights.clone()));
     }
 
-    /// Whoever acts as somebody else has none of them.
     pub(super) fn allows(&self, who: Who<'_>, own: Own) -> bool {
-        if who.is_of(&[MASTERS, ADMINS, own.group()]) {
-            return true;
-        }
-        // A member's word about who somebody is says nothing about kubefold.
-        if who.through.is_some() || who.caller.domain.is_some() {
-            return false;
-        }
-        let rights = self.0.load();
-        let has = |subjects: &crate::config::OwnSubjects| {
-            subjects.users.contains(&who.caller.user)
-                || subjects.groups.iter().any(|group| who.caller.groups.contains(group))
-        };
-        has(&rights.admins) || (own == Own::View && has(&rights.viewers))
+        allows(&self.0.load(), who, own)
     }
+}
+
+/// Says whether somebody may use it, by these rights. Whoever acts as somebody else has none of them.
+pub fn allows(rights: &OwnRights, who: Who<'_>, own: Own) -> bool {
+    if who.is_of(&[MASTERS, ADMINS, own.group()]) {
+        return true;
+    }
+    // A member's word about who somebody is says nothing about kubefold.
+    if who.through.is_some() || who.caller.domain.is_some() {
+        return false;
+    }
+    let has = |subjects: &crate::config::OwnSubjects| {
+        subjects.users.contains(&who.caller.user)
+            || subjects.groups.iter().any(|group| who.caller.groups.contains(group))
+    };
+    has(&rights.admins) || (own == Own::View && has(&rights.viewers))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What stands before the requests of a server: its address, certificates, who logs in, the audit log, health and metrics.
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, SocketAddr, TcpListener},
     sync::Arc,
 };
 
@@ -15,7 +15,7 @@ use crate::{
     },
     authn::Authentication,
     observe::Metrics,
-    serve::{Auditing, Gate, Handler, Health, Monitor, Served, StateDir, expiry::Expiries},
+    serve::{Auditing, Gate, Handing, Handler, Health, Monitor, Served, StateDir, expiry::Expiries},
 };
 use kubefold_serving::{Limits, Listener, Shutdown, audit::LogWriter, plain::PlainListener, tls::Tls};
 
@@ -37,6 +37,7 @@ pub(super) struct Door {
     listener: Listener,
     monitored: Option<PlainListener>,
     audit_writer: Option<LogWriter>,
+    handing: Option<Arc<Handing>>,
 }
 
 /// Who answers.
@@ -50,49 +51,64 @@ pub(super) struct Answers<H> {
 }
 
 impl Front {
-    /// Reads what the operator gives, makes what is not given, and takes the addresses.
+    /// Reads what the operator gives, makes what is not given, and takes the addresses; `socket` is one that is taken already.
     ///
     /// Errors: the operator's.
     pub(super) async fn open(
         options: &ServingOptions,
         state: &StateDir,
         authorities: Authorities<'_>,
+        socket: Option<TcpListener>,
     ) -> anyhow::Result<Self> {
         let security = Security::prepare(options, state, authorities)?;
         let expiries = Expiries::default();
         security.tell(&expiries);
         let tls = Arc::new(ArcSwap::from_pointee(Tls::new(&security.files)?));
         let authentication = Authentication::read(options.tokens.clone())?;
-        let listener = Listener::bind(options.listen, Arc::clone(&tls), Limits::DEFAULT.for_tokens()).await?;
+        let limits = Limits::DEFAULT.for_tokens();
+        let listener = match socket {
+            Some(socket) => Listener::on(socket, Arc::clone(&tls), limits)?,
+            None => Listener::bind(options.listen, Arc::clone(&tls), limits).await?,
+        };
         let address = listener.address()?;
         let monitored = options.metrics_listen.map(PlainListener::bind).transpose()?;
         let (auditing, audit_writer) = options.audit.clone().map(Auditing::open).transpose()?.unzip();
         let url = options.external_url.as_ref().map_or_else(|| local_url(address), |url| bare(&url.to_string()));
-        let door = Door { listener, monitored, audit_writer };
+        let door = Door { listener, monitored, audit_writer, handing: None };
         Ok(Self { door, address, url, security, tls, expiries, authentication, auditing })
     }
 }
 
 impl Door {
-    /// Opens it. What comes back serves until `draining` is cancelled and answers that are on their way have finished.
+    /// The socket once more: while one of both is there, connections are taken.
+    pub(super) fn socket(&self) -> std::io::Result<TcpListener> {
+        self.listener.socket()
+    }
+
+    /// Has requests handed on.
+    pub(super) fn handing(self, handing: Arc<Handing>) -> Self {
+        Self { handing: Some(handing), ..self }
+    }
+
+    /// Opens it. What comes back serves until `shutdown` says otherwise and answers that are on their way have finished.
     ///
     /// Errors: the address of metrics is gone.
     pub(super) fn open<H: Handler>(
         self,
         answers: Answers<H>,
         tasks: &TaskTracker,
-        draining: &CancellationToken,
+        shutdown: Shutdown,
     ) -> anyhow::Result<impl Future<Output = ()> + Send + use<H>> {
         let Answers { handler, health, metrics, served, authentication, auditing } = answers;
-        let gate = Gate::new(handler, health.clone(), draining.clone()).counting(served);
+        let gate = Gate::new(handler, health.clone(), shutdown.drain.clone()).counting(served).handing(self.handing);
         let gate = gate.authenticating(authentication).audited(auditing.as_ref().map(Auditing::log));
         tasks.spawn(gate.sweep());
-        let monitor_until = draining.clone();
+        let monitor_until = shutdown.drain.clone();
         self.monitored
             .map_or(Ok(()), |listener| monitor(tasks, listener, Monitor::new(health, metrics), monitor_until))?;
         // It ends after the last request, which the gate and its answers hold the log for.
         self.audit_writer.map(|writer| tasks.spawn_blocking(move || writer.run()));
-        Ok(self.listener.serve(gate, Shutdown { drain: draining.clone(), ..Shutdown::default() }))
+        Ok(self.listener.serve(gate, shutdown))
     }
 }
 

@@ -1,9 +1,9 @@
 //! Where records, own objects and the mirror stand: in the state directory, or in PostgreSQL.
 
-use std::{path::Path, sync::Arc};
+use std::{net::SocketAddr, path::Path, sync::Arc};
 
 use anyhow::Context;
-use kubefold_sql::{Candidate, Postgres, PostgresError};
+use kubefold_sql::{Announcement, Candidate, Postgres, PostgresError};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, NoLabelSet},
@@ -11,6 +11,7 @@ use prometheus_client::{
     registry::Registry as Exported,
 };
 use tokio::task::spawn_blocking;
+use uuid::Uuid;
 
 use super::{
     database::{self, DatabaseFileError, StateUrlError},
@@ -69,6 +70,12 @@ impl StateOpenError {
 
 /// What `kubefold_state_held` says.
 pub(super) const HELD: &str = "Whether this process has the state in PostgreSQL: 1, or 0 while it waits for it";
+
+/// What this process, which listens at an address, says of itself to other replicas.
+pub(super) fn announcement(options: &Options, address: SocketAddr) -> Announcement {
+    let (id, version) = (Uuid::new_v4().to_string(), env!("CARGO_PKG_VERSION").to_owned());
+    Announcement { id, address: options.advertised(address), version }
+}
 
 /// Where records stand.
 pub(super) enum Records {
@@ -154,6 +161,16 @@ impl Records {
         let key = KeyFile::new(options.state_key_file.clone(), state.path()).key(true)?;
         let (shared, state) = (Shared::new(Arc::clone(postgres), key), Arc::clone(state));
         Ok(spawn_blocking(move || state.share(shared)).await??)
+    }
+
+    /// Tells other replicas where this process is, which has not done so as a standby.
+    pub(super) fn announce(&self, options: &Options, address: SocketAddr) {
+        if let Self::Postgres(of) = self
+            && options.serving.has_replicas
+            && !of.has_announced()
+        {
+            of.announce(announcement(options, address));
+        }
     }
 
     /// Opened before anything is served: a wrong key ends kubefold, and what an earlier process left half-made is not to be shown.

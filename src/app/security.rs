@@ -91,7 +91,11 @@ impl Security {
             }
             None => (own.serving_certificate, own.serving_key, own.ca_certificate.clone()),
         };
-        let files = TlsFiles { certificate, key, client_authorities, front_proxies, revoked };
+        let replica = match options.has_replicas {
+            true => Some(authority::ensure_replica(state, &revoked, SystemTime::now())?),
+            false => None,
+        };
+        let files = TlsFiles { certificate, key, client_authorities, front_proxies, revoked, replica };
         Ok(Self { files, trust, own: own.ca_certificate, given })
     }
 

@@ -1,41 +1,56 @@
-//! A process that waits for the state: it says so to whoever asks, and has no part in anything else.
+//! A process that waits for the state: it hands requests on to the one that has it, and takes over when that one ends.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::TcpListener, sync::Arc, time::Duration};
 
 use anyhow::Context;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use hyper::body::Incoming;
-use kubefold_sql::{Candidate, Holder, Postgres, StateKey, Waits, postgres::LOOK_EVERY};
+use kubefold_sql::{Candidate, Postgres, StateKey, postgres::LOOK_EVERY};
 use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::ConstGauge;
 use tokio::{
     task::spawn_blocking,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
+    applied::member_names,
     front::{Answers, Front},
-    member_names,
     options::Options,
-    records::HELD,
+    records::{HELD, announcement},
     security::{Authorities, Renewal},
 };
 use crate::{
-    config::Config,
+    access::{MASTERS, Own, Who, allows_own},
+    config::{Config, OwnRights},
     host::HostServing,
-    observe::Metrics,
-    respond::GateError,
-    serve::{Handler, Health, Published, Served, StateDir},
+    observe::{Exposed, Metrics},
+    respond::{GateError, RouteError},
+    serve::{Handing, Handler, Health, Holder, Published, Served, StateDir},
 };
-use kubefold_serving::health::Check;
+use kubefold_serving::{Shutdown, caller::Caller, impersonation::Impersonation};
 use kubefold_wire::{body::Body, status::Status};
 
 /// For the process that has the state to share its certificate authority, after it began.
 const AUTHORITY_WAIT: Duration = Duration::from_secs(20);
 const NO_AUTHORITY: &str = "the process that has the state shares no certificate authority; give it the same --state-key-file, and start it before this one";
+/// For answers to leave that say that the former holder is gone. Then this process serves by itself.
+const TAKEOVER_GRACE: Duration = Duration::from_secs(1);
 
-/// Waits until the state is this process's, and serves health and metrics meanwhile. Port 0 is a certain one afterwards.
+/// What a standby came to.
+pub(super) enum Waited {
+    /// The state is this process's.
+    Taken {
+        state: Arc<Postgres>,
+        /// On which connections come in meanwhile; none where nothing was served.
+        socket: Option<TcpListener>,
+    },
+    /// It was told to end, and has.
+    Ended,
+}
+
+/// Waits until the state is this process's, and hands requests on meanwhile. Port 0 is a certain one afterwards.
 ///
 /// Errors: what is given is wrong, or is not what the other replicas have.
 pub(super) async fn wait(
@@ -44,62 +59,90 @@ pub(super) async fn wait(
     state: &Arc<StateDir>,
     candidate: Candidate,
     key: &StateKey,
-) -> anyhow::Result<Arc<Postgres>> {
-    let waits = Arc::new(Mutex::new(candidate.waits().clone()));
-    let candidate = match authority(candidate, state, key).await? {
-        Looked::Taken(taken) => return Ok(taken),
-        Looked::Waits(candidate) => *candidate,
+    ending: &CancellationToken,
+) -> anyhow::Result<Waited> {
+    let mut candidate = match authority(candidate, state, key, ending).await? {
+        Some(Looked::Taken(state)) => return Ok(Waited::Taken { state, socket: None }),
+        Some(Looked::Waits(candidate)) => *candidate,
+        None => return Ok(Waited::Ended),
     };
     let of_host = HostServing::before(config.aggregation.as_ref());
     let configured = Authorities { configured: &config.client_authorities, members: &[], host: Some(&of_host) };
-    let Front { door, address, url, security, tls, expiries, authentication, auditing } =
-        Front::open(&options.serving, state, configured).await?;
-    options.serving.listen = address;
+    let front = Front::open(&options.serving, state, configured, None).await?;
+    options.serving.listen = front.address;
+    candidate.announce(announcement(options, front.address));
+    let socket = front.door.socket()?;
+    let (shutdown, tasks) = (Shutdown::default(), TaskTracker::new());
+    let holder = serve(options, config, state, front, &shutdown, &tasks)?;
+    holder.see(candidate.waits());
+    tracing::info!(address = %options.serving.listen, holder = holder.told(), "waits for the state as a standby");
+    let taken = taken(candidate, &holder, ending).await;
+    let is_ending = matches!(taken, Ok(None));
+    shutdown.drain.cancel();
+    tasks.close();
+    if !is_ending {
+        holder.end();
+        drop(timeout(TAKEOVER_GRACE, tasks.wait()).await);
+        shutdown.cut.cancel();
+    }
+    tasks.wait().await;
+    holder.end();
+    Ok(taken?.map_or(Waited::Ended, |state| Waited::Taken { state, socket: Some(socket) }))
+}
+
+/// Serves as a standby, until it is shut down.
+fn serve(
+    options: &Options,
+    config: &Config,
+    state: &Arc<StateDir>,
+    front: Front,
+    shutdown: &Shutdown,
+    tasks: &TaskTracker,
+) -> anyhow::Result<Arc<Holder>> {
+    let Front { door, address: _, url, security, tls, expiries, authentication, auditing } = front;
     let published =
         Published { url, fleet: true, members: member_names(config), certificate_authority: security.trust.clone() };
     published.write(state)?;
-    tracing::info!(%address, waits = ?waits.lock().holder, "waits for the state as a standby");
-    let (until, tasks) = (CancellationToken::new(), TaskTracker::new());
+    let until = &shutdown.drain;
+    let holder = Holder::new(Arc::clone(&tls));
+    let handing = Handing::new(Arc::clone(&holder), until.clone());
     let mut metrics = Metrics::default();
     metrics.room("certificate", |room| expiries.register(room));
+    metrics.room("replica", |room| handing.register(room));
     metrics.room("state", |room| {
         room.register("held", HELD, ConstGauge::new(0_i64));
     });
-    let of_checks = Arc::clone(&waits);
-    let readiness = move || vec![Check { name: "state".to_owned(), ready: false, note: told(&of_checks.lock()) }];
     let metrics = Arc::new(metrics);
-    let health = Health::new(Arc::new(readiness), until.clone()).counting(metrics.slis());
+    let of_checks = Arc::clone(&holder);
+    let health = Health::new(Arc::new(move || vec![of_checks.check()]), until.clone()).counting(metrics.slis());
     let authentication = Arc::new(authentication);
+    let standby = Standby { holder: Arc::clone(&holder), metrics: Arc::clone(&metrics), rights: config.own.clone() };
     let answers = Answers {
-        handler: Arc::new(Standby(Arc::clone(&waits))),
+        handler: Arc::new(standby),
         health,
         metrics,
         served: Served::default(),
         authentication: Arc::clone(&authentication),
         auditing: auditing.clone(),
     };
-    let serving = door.open(answers, &tasks, &until)?;
+    let serving = door.handing(handing).open(answers, tasks, shutdown.clone())?;
     tasks.spawn(serving);
-    let published = Arc::new(Mutex::new(published));
-    let (state, serving) = (Arc::clone(state), options.serving.clone());
     let renewal = Renewal {
-        options: serving,
+        options: options.serving.clone(),
         security,
         tls,
-        published,
+        published: Arc::new(Mutex::new(published)),
         authentication,
         auditing,
         registry: None,
         host: None,
         expiries,
-        state,
+        state: Arc::clone(state),
     };
     tasks.spawn(until.clone().run_until_cancelled_owned(renewal.run()));
-    let taken = taken(candidate, &waits).await;
-    until.cancel();
-    tasks.close();
-    tasks.wait().await;
-    taken
+    let (probed, until) = (Arc::clone(&holder), until.clone());
+    tasks.spawn(async move { until.run_until_cancelled(probed.probe()).await });
+    Ok(holder)
 }
 
 /// What one look came to.
@@ -116,57 +159,81 @@ async fn look(mut candidate: Candidate) -> anyhow::Result<Looked> {
     spawn_blocking(look).await.context("the state in PostgreSQL was not looked at")
 }
 
-/// Waits for the certificate authority of all replicas, without which nothing can be served.
-async fn authority(candidate: Candidate, state: &StateDir, key: &StateKey) -> anyhow::Result<Looked> {
+/// Waits for the certificate authority of all replicas, without which nothing can be served. `None`: it was told to end.
+async fn authority(
+    candidate: Candidate,
+    state: &StateDir,
+    key: &StateKey,
+    ending: &CancellationToken,
+) -> anyhow::Result<Option<Looked>> {
     let (mut candidate, began) = (Box::new(candidate), Instant::now());
-    loop {
+    while !ending.is_cancelled() {
         let read = spawn_blocking(move || (candidate.files(), candidate)).await;
         let (files, read) = read.context("the state in PostgreSQL was not read")?;
         candidate = match look(*read).await? {
             Looked::Waits(candidate) => candidate,
-            taken @ Looked::Taken(_) => return Ok(taken),
+            taken @ Looked::Taken(_) => return Ok(Some(taken)),
         };
         match files {
-            Ok(files) if state.adopt(&files, key)? => return Ok(Looked::Waits(candidate)),
+            Ok(files) if state.adopt(&files, key)? => return Ok(Some(Looked::Waits(candidate))),
             Ok(_) if began.elapsed() > AUTHORITY_WAIT => anyhow::bail!(NO_AUTHORITY),
             Ok(_) => {}
             Err(error) => tracing::warn!(%error, "the state cannot be read; trying again"),
         }
         sleep(LOOK_EVERY).await;
     }
+    Ok(None)
 }
 
-/// Waits until the state is this process's.
-async fn taken(candidate: Candidate, waits: &Mutex<Waits>) -> anyhow::Result<Arc<Postgres>> {
+/// Waits until the state is this process's. `None`: it was told to end.
+async fn taken(
+    candidate: Candidate,
+    holder: &Holder,
+    ending: &CancellationToken,
+) -> anyhow::Result<Option<Arc<Postgres>>> {
     let mut candidate = Box::new(candidate);
-    loop {
+    while !ending.is_cancelled() {
         candidate = match look(*candidate).await? {
-            Looked::Taken(taken) => return Ok(taken),
+            Looked::Taken(taken) => return Ok(Some(taken)),
             Looked::Waits(candidate) => candidate,
         };
-        waits.lock().clone_from(candidate.waits());
-        sleep(LOOK_EVERY).await;
+        holder.see(candidate.waits());
+        ending.run_until_cancelled(sleep(LOOK_EVERY)).await;
     }
+    Ok(None)
 }
 
-/// Who has the state, in a sentence.
-fn told(waits: &Waits) -> String {
-    let holder = match &waits.holder {
-        Some(Holder { host, pid, since }) => format!("host {host}, process {pid} has the state since {since}"),
-        None => "another process has the state".to_owned(),
-    };
-    match &waits.error {
-        Some(error) => format!("{holder}; PostgreSQL cannot be reached: {error}"),
-        None => holder,
-    }
+/// Answers what is not handed on: metrics of this process.
+struct Standby {
+    holder: Arc<Holder>,
+    metrics: Arc<Metrics>,
+    rights: OwnRights,
 }
-
-/// Answers everything with where to ask.
-struct Standby(Arc<Mutex<Waits>>);
 
 impl Handler for Standby {
     async fn handle(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
-        let holder = told(&self.0.lock());
-        Status::from(GateError::Standby { holder }).into_response_to(request.headers())
+        let headers = request.headers();
+        let Some(exposed) = Exposed::at(request.uri().path()) else {
+            return Status::from(GateError::Standby { holder: self.holder.told() }).into_response_to(headers);
+        };
+        let caller = request.extensions().get::<Caller>().cloned().unwrap_or_default();
+        // No member can be asked who may be somebody else.
+        let caller = match request.extensions().get::<Impersonation>() {
+            None => Some(caller.clone()),
+            Some(wanted) => caller.is_in(MASTERS).then(|| wanted.caller(&caller)),
+        }
+        .ok_or(caller);
+        let refused = match &caller {
+            Ok(caller) if allows_own(&self.rights, Who { caller, through: None }, Own::View) => None,
+            Ok(caller) | Err(caller) => {
+                Some(RouteError::NotAdmin { user: caller.user.clone(), group: Own::View.group(), admins: MASTERS })
+            }
+        };
+        let answered = match (refused, request.method()) {
+            (Some(refused), _) => Err(refused),
+            (None, &Method::GET | &Method::HEAD) => self.metrics.answer(exposed, headers).map_err(RouteError::from),
+            (None, _) => Err(RouteError::Method),
+        };
+        answered.unwrap_or_else(|refused| Status::from(refused).into_response_to(headers))
     }
 }

@@ -46,7 +46,7 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use http::Uri;
 
 use crate::{
-    app::{self, StateOpenError, StateSource, StateUrl},
+    app::{self, AdvertiseError, Advertised, ServingOptions, StateOpenError, StateSource, StateUrl},
     authn::AuthnError,
     config::ConfigError,
     read::Freshness,
@@ -169,7 +169,8 @@ struct Serve {
     #[command(flatten)]
     serving: serving::ServingFlags,
     /// A database of PostgreSQL for unfinished writes, kubefold's own objects and the mirror: postgres://USER@HOST/DATABASE.
-    /// With a key file, a further process waits until it can take over. Default: files in the state directory.
+    /// With a key file, a further process waits until it can take over, and hands requests on until then. Default: files in the
+    /// state directory.
     #[arg(
         long,
         value_name = "URL",
@@ -188,6 +189,10 @@ struct Serve {
     /// which kubefold makes. Keep it elsewhere, such as in a mounted Secret, so that a copy of the directory is of no use alone.
     #[arg(long, value_name = "FILE")]
     state_key_file: Option<PathBuf>,
+    /// Where other replicas reach this one, for those that wait and hand requests on to it: HOST:PORT. Default: the address
+    /// listened on, unless that stands for all addresses.
+    #[arg(long, value_name = "HOST:PORT", requires = "state_key_file")]
+    advertise: Option<Advertised>,
     /// How fresh reads without a revision are. `strict` asks each member, at each read, for metadata of the objects.
     #[arg(long, value_enum, default_value_t = FreshnessFlag::Watched)]
     freshness: FreshnessFlag,
@@ -294,12 +299,15 @@ pub fn main() -> ExitCode {
 
 fn serve(flags: Serve) -> anyhow::Result<()> {
     flags.serving.start_log();
+    let state = flags.state_url_file.map(StateSource::File).or_else(|| flags.state.map(StateSource::Url));
+    let has_replicas = state.is_some() && flags.state_key_file.is_some();
     let options = app::Options {
         config: flags.config,
-        serving: flags.serving.options(),
-        state: flags.state_url_file.map(StateSource::File).or_else(|| flags.state.map(StateSource::Url)),
+        serving: ServingOptions { has_replicas, ..flags.serving.options() },
+        state,
         state_ca: flags.state_ca_file,
         state_key_file: flags.state_key_file,
+        advertise: flags.advertise,
         freshness: match flags.freshness {
             FreshnessFlag::Watched => Freshness::Watched,
             FreshnessFlag::Strict => Freshness::Strict,
@@ -339,6 +347,7 @@ fn exit_code(error: &anyhow::Error) -> u8 {
         is_of_key
             || cause.is::<ConfigError>()
             || cause.is::<TlsError>()
+            || cause.is::<AdvertiseError>()
             || cause.is::<AuthnError>()
             || cause.is::<AuditError>()
             || cause.is::<bench::PlanError>()
@@ -428,7 +437,14 @@ mod tests {
         let pod = include_str!("../../deploy/kustomize/base/deployment.yaml");
         let (_, args) = pod.split_once("args:\n").unwrap();
         let args = args.lines().map_while(|line| line.trim().strip_prefix("- ")).collect::<Vec<_>>().join(" ");
-        for line in [started.to_owned(), format!("kubefold {args}")] {
+        let overlay = include_str!("../../deploy/kustomize/overlays/replicas/kustomization.yaml");
+        let more = overlay
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("value: "))
+            .filter(|value| value.starts_with("--"));
+        let more = more.collect::<Vec<_>>().join(" ").replace("$(POD_IP)", "fd00::7");
+        assert!(more.contains("--advertise=fd00::7:6443"), "{more}");
+        for line in [started.to_owned(), format!("kubefold {args}"), format!("kubefold {args} {more}")] {
             let cli = Cli::try_parse_from(line.split_whitespace()).unwrap_or_else(|error| panic!("{line}: {error}"));
             let Command::Serve(serve) = cli.command else { panic!("{line}") };
             assert!(matches!(serve.serving.log_format, Format::Json), "{line}");

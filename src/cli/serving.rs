@@ -80,6 +80,7 @@ impl ServingFlags {
             external_url: self.external_url,
             audit: self.audit.options(),
             metrics_listen: self.metrics_listen,
+            has_replicas: false,
         }
     }
 }

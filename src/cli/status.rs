@@ -11,7 +11,10 @@ use crate::{
         paint::{self, Paint, paint, width},
         print as print_text,
     },
-    status::{FleetStatus, KindStatus, MemberStatus, MemoryStatus, RemarkedObject, STATUS_PATH, UnfinishedWrite},
+    status::{
+        FleetStatus, KindStatus, MemberStatus, MemoryStatus, RemarkedObject, ReplicaStatus, STATUS_PATH,
+        UnfinishedWrite,
+    },
 };
 
 #[derive(Debug, clap::Args)]
@@ -55,6 +58,12 @@ fn render(status: &FleetStatus, colours: bool) -> String {
             let _infallible = writeln!(out, "{line}");
         }
     }
+    if !status.replicas.is_empty() {
+        let titles = ["REPLICA", "ROLE", "HOST", "PROCESS", "VERSION", "SEEN"];
+        let rows: Vec<_> =
+            [titles.map(str::to_owned)].into_iter().chain(status.replicas.iter().map(replica_row)).collect();
+        let _infallible = writeln!(out, "\n{}", table(&rows));
+    }
     if let Some(error) = status.mirror.as_ref().and_then(|mirror| mirror.error.as_ref()) {
         let _infallible = writeln!(out, "the mirror is not kept: {error}");
     }
@@ -85,6 +94,12 @@ fn render(status: &FleetStatus, colours: bool) -> String {
         out.push_str("no unfinished writes, no differences\n");
     }
     out
+}
+
+fn replica_row(replica: &ReplicaStatus) -> [String; 6] {
+    let ReplicaStatus { address, role, host, process, version, seen_seconds } = replica;
+    let seen = format!("{} ago", age(*seen_seconds));
+    [address.clone(), role.clone(), host.clone(), process.to_string(), version.clone(), seen]
 }
 
 /// What becomes of the bound on the objects in memory.
@@ -223,6 +238,11 @@ mod tests {
         }
     }
 
+    fn replica(address: &str, role: &str, host: &str) -> ReplicaStatus {
+        let (address, role, host, version) = (address.into(), role.into(), host.into(), "0.1.0".into());
+        ReplicaStatus { address, role, host, process: 1, version, seen_seconds: 2 }
+    }
+
     #[test]
     fn it_reads_from_top_to_bottom() {
         let down = MemberStatus {
@@ -248,6 +268,7 @@ mod tests {
             }],
             mirror: None,
             state: None,
+            replicas: Vec::new(),
             damaged: Vec::new(),
             unfinished: Vec::new(),
             differing: Vec::new(),
@@ -265,6 +286,7 @@ mod tests {
         let error = Some("PostgreSQL (postgres://db/fleet) cannot be reached: connection refused".into());
         let place = "postgres://db/fleet".to_owned();
         status.state = Some(StateStatus { place, away_seconds: Some(3), lost: false, restored: true, error });
+        status.replicas = vec![replica("10.1.0.7:6443", "standby", "kf-a"), replica("10.1.0.9:6443", "holder", "kf-b")];
         status.damaged.push("the record 7 cannot be read".into());
         status.unfinished.push(UnfinishedWrite {
             resource: "deployments.apps".into(),
@@ -283,6 +305,9 @@ mod tests {
         });
         let rest = "nothing can be written through the fleet view: PostgreSQL (postgres://db/fleet) cannot be reached: connection refused\n\
                     the state in postgres://db/fleet was restored from a backup\n\
+                    \nREPLICA         ROLE      HOST   PROCESS   VERSION   SEEN\n\
+                    10.1.0.7:6443   standby   kf-a   1         0.1.0     2s ago\n\
+                    10.1.0.9:6443   holder    kf-b   1         0.1.0     2s ago\n\n\
                     the mirror is not kept: the disk is full\n\
                     in the mirror's tables alone, since mirror.memory has no room for them: events, widgets.example.com\n\
                     the objects in memory have 30MiB, more than mirror.memory (10MiB): the next start has the largest kinds of mirror.storable in the mirror's tables alone\nthe record 7 cannot be read\n\nUNFINISHED   OBJECT                            AGE   BEHIND   WHY\n\

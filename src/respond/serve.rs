@@ -35,6 +35,27 @@ pub enum GateError {
         /// Who answers now.
         holder: String,
     },
+    /// This process cannot hand a request on to the one that has the state.
+    #[error("this kubefold is a standby ({holder}) and cannot reach that process: {cause}; nothing was done")]
+    HolderUnreachable {
+        /// Who has the state.
+        holder: String,
+        /// Why it was not reached.
+        cause: String,
+    },
+    /// A request was handed on to the process that has the state, and no answer came.
+    #[error(
+        "this kubefold is a standby and handed the request on ({holder}), but no answer came: {cause}; {}",
+        if *.is_read { "send it again" } else { "whether it was done is not known: read the object before you send it again" }
+    )]
+    HolderLost {
+        /// Who has the state, or had it.
+        holder: String,
+        /// What happened.
+        cause: String,
+        /// The request changes nothing.
+        is_read: bool,
+    },
     /// The code that should have answered panicked.
     #[error("kubefold failed at this request; its log has the cause under the Audit-Id")]
     Panicked,
@@ -44,15 +65,19 @@ impl ApiError for GateError {
     fn blame(&self) -> Blame {
         match self {
             Self::Unauthorized | Self::Impersonation(_) | Self::OtherSite | Self::HealthMethod => Blame::Downstream,
-            Self::Unaudited | Self::Panicked | Self::Standby { .. } => Blame::Kubefold,
+            Self::Unaudited
+            | Self::Panicked
+            | Self::Standby { .. }
+            | Self::HolderUnreachable { .. }
+            | Self::HolderLost { .. } => Blame::Kubefold,
         }
     }
 
     fn retry(&self) -> Retry {
         match self {
             Self::Unauthorized | Self::Impersonation(_) | Self::OtherSite | Self::HealthMethod => Retry::Never,
-            Self::Unaudited | Self::Standby { .. } => Retry::Always,
-            Self::Panicked => Retry::IfRead,
+            Self::Unaudited | Self::Standby { .. } | Self::HolderUnreachable { .. } => Retry::Always,
+            Self::Panicked | Self::HolderLost { .. } => Retry::IfRead,
         }
     }
 }
@@ -66,11 +91,17 @@ impl From<GateError> for Status {
             GateError::Impersonation(_) => Self::bad_request(message),
             GateError::HealthMethod => Self::method_not_allowed(message),
             GateError::Unaudited => Self::unavailable(message),
-            // Nothing was done: a client may send it again, to whichever replica.
-            GateError::Standby { .. } => {
+            // A client may send it again, to whichever replica.
+            GateError::Standby { .. }
+            | GateError::HolderUnreachable { .. }
+            | GateError::HolderLost { is_read: true, .. } => {
                 let mut status = Self::unavailable(message);
                 status.details.retry_after_seconds = Some(1);
                 status
+            }
+            // Without `Retry-After`: client-go would repeat a write on it.
+            GateError::HolderLost { is_read: false, .. } => {
+                Self::new(StatusCode::GATEWAY_TIMEOUT, Reason::Timeout, message)
             }
             GateError::Panicked => Self::internal(message),
         }

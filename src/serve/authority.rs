@@ -25,6 +25,7 @@ use x509_parser::{
 
 use kubefold_serving::{
     fingerprint::{self, Fingerprint},
+    replica::{self, ReplicaFiles},
     tls::{TlsError, client_verifier},
 };
 
@@ -116,12 +117,10 @@ pub fn ensure(
     now: SystemTime,
 ) -> Result<Credentials, AuthorityError> {
     let (ca_certificate, ca_key) = ensure_ca(state, now)?;
-    let broken = |cause: String| AuthorityError::Broken { dir: state.path().display().to_string(), cause };
-    let key = KeyPair::from_pem(&ca_key).map_err(|error| broken(error.to_string()))?;
-    let issuer = Issuer::from_ca_cert_pem(&ca_certificate, key).map_err(|error| broken(error.to_string()))?;
+    let issuer = issuer(state, &ca_certificate, &ca_key)?;
     let serving = Leaf {
         name: "serving",
-        usage: ExtendedKeyUsagePurpose::ServerAuth,
+        usages: vec![ExtendedKeyUsagePurpose::ServerAuth],
         subject: "kubefold",
         group: None,
         names: names.clone(),
@@ -129,7 +128,7 @@ pub fn ensure(
     };
     let admin = Leaf {
         name: "admin",
-        usage: ExtendedKeyUsagePurpose::ClientAuth,
+        usages: vec![ExtendedKeyUsagePurpose::ClientAuth],
         subject: ADMIN_USER,
         group: Some(ADMIN_GROUP),
         names: BTreeSet::new(),
@@ -138,6 +137,31 @@ pub fn ensure(
     let (serving_certificate, serving_key) = serving.ensure(state, &issuer, &ca_certificate, now)?;
     admin.ensure(state, &issuer, &ca_certificate, now)?;
     Ok(Credentials { ca_certificate, serving_certificate, serving_key })
+}
+
+/// The same for the certificate by which replicas of one state know one another. No other one has its name.
+pub fn ensure_replica(
+    state: &StateDir,
+    revoked: &BTreeSet<Fingerprint>,
+    now: SystemTime,
+) -> Result<ReplicaFiles, AuthorityError> {
+    let (authority, ca_key) = ensure_ca(state, now)?;
+    let replica = Leaf {
+        name: "replica",
+        usages: vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth],
+        subject: replica::USER,
+        group: None,
+        names: [replica::SERVER_NAME.to_owned()].into(),
+        revoked,
+    };
+    let (certificate, key) = replica.ensure(state, &issuer(state, &authority, &ca_key)?, &authority, now)?;
+    Ok(ReplicaFiles { authority, certificate, key })
+}
+
+fn issuer(state: &StateDir, certificate: &str, key: &str) -> Result<Issuer<'static, KeyPair>, AuthorityError> {
+    let broken = |cause: String| AuthorityError::Broken { dir: state.path().display().to_string(), cause };
+    let key = KeyPair::from_pem(key).map_err(|error| broken(error.to_string()))?;
+    Issuer::from_ca_cert_pem(certificate, key).map_err(|error| broken(error.to_string()))
 }
 
 /// The names that a serving certificate has: the local ones, the address listened on, and the operator's.
@@ -185,7 +209,7 @@ fn ensure_ca(state: &StateDir, now: SystemTime) -> Result<(String, String), Auth
 /// A certificate that the authority issues, and what makes a stored one good.
 struct Leaf<'a> {
     name: &'static str,
-    usage: ExtendedKeyUsagePurpose,
+    usages: Vec<ExtendedKeyUsagePurpose>,
     subject: &'static str,
     group: Option<&'static str>,
     names: BTreeSet<String>,
@@ -213,7 +237,7 @@ impl Leaf<'_> {
             params.distinguished_name.push(DnType::OrganizationName, group);
         }
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![self.usage.clone()];
+        params.extended_key_usages = self.usages.clone();
         params.use_authority_key_identifier_extension = true;
         params.subject_alt_names = self.names.iter().map(|name| alt_name(name)).collect::<Result<_, _>>()?;
         let (certificate, key) = (params.signed_by(&key, issuer)?.pem(), key.serialize_pem());
@@ -240,7 +264,7 @@ impl Leaf<'_> {
         if names != self.names {
             return Err(LeafError::Names);
         }
-        if self.usage == ExtendedKeyUsagePurpose::ClientAuth {
+        if self.usages.contains(&ExtendedKeyUsagePurpose::ClientAuth) {
             let at = UnixTime::since_unix_epoch(Duration::from_secs(unix(now)));
             let verifier = client_verifier(ca.as_bytes())?;
             verifier.verify_client_cert(&leaf, &[], at)?;

@@ -13,6 +13,7 @@ use crate::{
     authn::{Authentication, Bearer},
     respond::GateError,
     serve::{
+        handing::Handing,
         monitor::Health,
         traffic::{Came, Served},
     },
@@ -28,6 +29,7 @@ use kubefold_serving::{
     health::HealthPath,
     impersonation::Impersonation,
     peer::Peer,
+    replica,
     upgrade::{OnceUpgraded, UpgradeAsked, WebSocketAsked, is_of_another_site},
 };
 use kubefold_wire::{
@@ -58,6 +60,7 @@ pub struct Gate<H> {
     deliveries: Arc<Deliveries>,
     authentication: Option<Arc<Authentication>>,
     audit: Option<Arc<AuditLog>>,
+    handing: Option<Arc<Handing>>,
 }
 
 /// Who asks, and as long as what that is known.
@@ -79,6 +82,7 @@ impl<H: Handler> Gate<H> {
             deliveries: Arc::default(),
             authentication: None,
             audit: None,
+            handing: None,
         }
     }
 
@@ -95,6 +99,11 @@ impl<H: Handler> Gate<H> {
     /// Has events of requests written to a log.
     pub fn audited(self, audit: Option<Arc<AuditLog>>) -> Self {
         Self { audit, ..self }
+    }
+
+    /// Has everything but health and metrics handed on to the replica that has the state.
+    pub fn handing(self, handing: Option<Arc<Handing>>) -> Self {
+        Self { handing, ..self }
     }
 
     /// Begins the trail of a request in the audit log, if there is one and its policy wants it.
@@ -205,6 +214,16 @@ impl<H: Handler> Answer for Gate<H> {
     /// Never fails and never panics.
     async fn answer(&self, mut request: Request<Incoming>, peer: &Arc<Peer>) -> Result<Response<Body>, Closed> {
         let started = Instant::now();
+        if let Some(handing) = &self.handing {
+            if let Some(refused) = handing.refuses(peer) {
+                return Ok(refused);
+            }
+            if Handing::is_for_holder(request.uri().path()) {
+                return Ok(handing.hand_on(request, peer).await);
+            }
+        }
+        let passed_on = replica::passed_on(&mut request, peer);
+        let peer = passed_on.as_ref().unwrap_or(peer);
         unwrap_proxy(&mut request);
         let audit_id = headers::audit_id(request.headers_mut());
         let (method, class) = (request.method().clone(), path_class(request.uri().path()));
@@ -233,6 +252,9 @@ impl<H: Handler> Answer for Gate<H> {
             tracing::debug!(%method, path = class, status = status.as_u16(), ms, audit, "request");
         }
         response.headers_mut().insert(audit::AUDIT_ID, audit_id);
+        if let (Some(_), Some(login)) = (&passed_on, &login) {
+            replica::name_caller(response.headers_mut(), &login.caller.user);
+        }
         let credential = login.map(|login| login.credential);
         if let (Some(credential), Some(tunnel)) = (&credential, response.extensions_mut().remove::<OnceUpgraded>()) {
             response.extensions_mut().insert(tunnel.with(credential.clone()));

@@ -7,6 +7,8 @@ mod audit;
 pub mod authority;
 pub mod expiry;
 mod gate;
+mod handing;
+mod holder;
 pub mod login;
 mod monitor;
 mod published;
@@ -19,6 +21,8 @@ mod traffic;
 
 pub use audit::{AuditError, AuditOptions, Auditing};
 pub use gate::{Gate, Handler};
+pub use handing::Handing;
+pub use holder::Holder;
 pub use monitor::{Health, Monitor};
 pub use published::{Login, Published, PublishedError};
 pub use shared::{Shared, SharedError};

@@ -1,5 +1,7 @@
 //! The edge over real sockets, on free ports, with handlers that misbehave.
 
+mod replicas;
+
 use std::{
     collections::BTreeSet,
     sync::atomic::{AtomicUsize, Ordering},
@@ -28,11 +30,12 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::*;
 use crate::authn::{Authentication, Sources};
 use kubefold_serving::{
-    Limits, Listener, Shutdown,
+    Limits, Listener, PeerAddress, Shutdown,
     caller::Caller,
     fingerprint::fingerprint,
     front_proxy::ProxyHeaders,
     health::Check,
+    impersonation::Impersonation,
     tls::{Believed, ClientAuthority, FrontProxies, Tls, TlsFiles},
     upgrade::OnceUpgraded,
 };
@@ -52,6 +55,18 @@ impl Handler for Stage {
             "/watch" => Response::new(endless(Some(self.draining.clone()), &self)),
             "/stuck" => Response::new(endless(None, &self)),
             "/tunnel" => tunnel(),
+            "/as" => {
+                let wanted = request.extensions().get::<Impersonation>();
+                Response::new(full(format!("{} as {:?}", caller.user, wanted.map(|wanted| &wanted.user))))
+            }
+            "/hang" => {
+                self.dropped.fetch_add(1, Ordering::SeqCst);
+                std::future::pending().await
+            }
+            "/from" => {
+                let from = request.extensions().get::<PeerAddress>().map(|PeerAddress(from)| from.ip());
+                Response::new(full(format!("{from:?}")))
+            }
             "/path" => Response::new(full(request.uri().to_string())),
             "/headers" => {
                 Response::new(full(request.headers().keys().map(|name| name.as_str()).collect::<Vec<_>>().join(" ")))
@@ -123,7 +138,8 @@ async fn edge(limits: Limits) -> Edge {
     let proxies =
         FrontProxies { bundle: other.ca_certificate, names: Vec::new(), headers: headers.into(), cluster: None };
     let front_proxies = vec![proxies];
-    let files = TlsFiles { certificate, key, client_authorities, front_proxies, ..TlsFiles::default() };
+    let replica = Some(authority::ensure_replica(&state, &BTreeSet::new(), SystemTime::now()).unwrap());
+    let files = TlsFiles { certificate, key, client_authorities, front_proxies, replica, ..TlsFiles::default() };
     let tls = std::sync::Arc::new(ArcSwap::from_pointee(Tls::new(&files).unwrap()));
     let shared = std::sync::Arc::clone(&tls);
     let listener = Listener::bind(([127, 0, 0, 1], 0).into(), shared, limits).await.unwrap();
@@ -150,21 +166,34 @@ async fn edge(limits: Limits) -> Edge {
 impl Edge {
     async fn connect(&self, login: bool, alpn: &[u8]) -> std::io::Result<TlsStream<TcpStream>> {
         let pem = |name: &str| self.state.read(name).unwrap().unwrap();
+        let admin = login.then(|| [pem("admin.crt"), pem("admin.key")]);
+        self.connect_to(self.address, admin.as_ref(), alpn).await
+    }
+
+    /// Connects to some address with a certificate and its key, if there is one.
+    async fn connect_to(
+        &self,
+        address: std::net::SocketAddr,
+        identity: Option<&[String; 2]>,
+        alpn: &[u8],
+    ) -> std::io::Result<TlsStream<TcpStream>> {
+        let pem = |name: &str| self.state.read(name).unwrap().unwrap();
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(pem("ca.crt").as_bytes()).unwrap()).unwrap();
         let builder = ClientConfig::builder_with_provider(std::sync::Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_root_certificates(roots);
-        let mut config = if login {
-            let chain = vec![CertificateDer::from_pem_slice(pem("admin.crt").as_bytes()).unwrap()];
-            let key = PrivateKeyDer::from_pem_slice(pem("admin.key").as_bytes()).unwrap();
-            builder.with_client_auth_cert(chain, key).unwrap()
-        } else {
-            builder.with_no_client_auth()
+        let mut config = match identity {
+            Some([certificate, key]) => {
+                let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+                let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+                builder.with_client_auth_cert(chain, key).unwrap()
+            }
+            None => builder.with_no_client_auth(),
         };
         config.alpn_protocols = vec![alpn.to_vec()];
-        let stream = TcpStream::connect(self.address).await?;
+        let stream = TcpStream::connect(address).await?;
         let connector = TlsConnector::from(std::sync::Arc::new(config));
         connector.connect("localhost".try_into().unwrap(), stream).await
     }

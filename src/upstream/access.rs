@@ -130,6 +130,27 @@ impl Credentials {
         })
     }
 
+    /// Those of a server that is known by TLS alone, under a name that its address does not say.
+    pub(crate) fn of_tls(base: Uri, tls: &rustls::ClientConfig, server_name: &str) -> Self {
+        let with = |protocols: &[&[u8]]| {
+            let mut tls = tls.clone();
+            tls.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+            Arc::new(tls)
+        };
+        Self {
+            base,
+            tls: with(&[b"h2", b"http/1.1"]),
+            tls_http1: with(&[b"http/1.1"]),
+            server_name: Some(server_name.to_owned()),
+            proxy: None,
+            exposed: None,
+            from_plugin: false,
+            authorizer: None,
+            impersonator: None,
+            expiries: Vec::new(),
+        }
+    }
+
     /// When they end, in Unix seconds, each by what it is called; those of a program are not known.
     pub(crate) fn expiries(&self) -> &[(&'static str, u64)] {
         &self.expiries

@@ -40,7 +40,7 @@ pub use upgrade::Upgrade;
 pub type UpBody = Body;
 
 /// Connections that a request may find closed before it gives up.
-const STALE_CONNECTIONS_MAX: usize = 3;
+pub(crate) const STALE_CONNECTIONS_MAX: usize = 3;
 /// An exec plugin must be done by then.
 const CREDENTIALS_MAX: Duration = Duration::from_secs(30);
 /// Failed credentials are not read again before this has passed.
@@ -427,7 +427,7 @@ pub(crate) fn address(request: &mut Request<UpBody>, target: &Uri, http2: bool) 
 }
 
 /// Sorts what broke after the request began to be written.
-fn broken(error: hyper::Error) -> Failure {
+pub(crate) fn broken(error: hyper::Error) -> Failure {
     let user = error.is_user() && !error.is_canceled();
     match () {
         () if error.is_parse() => Failure::Protocol { source: Arc::new(error) },

@@ -169,26 +169,7 @@ impl UpstreamError {
 
     /// True if the request may have reached the member: then the outcome of a write is unknown.
     pub fn may_have_arrived(&self) -> bool {
-        match &self.failure {
-            Failure::Send { .. }
-            | Failure::Protocol { .. }
-            | Failure::HeadTimeout(_)
-            | Failure::BodyTimeout(_)
-            | Failure::Body { .. }
-            | Failure::BodyTooLarge { .. }
-            | Failure::Answer(_) => true,
-            Failure::Down(_)
-            | Failure::Saturated { .. }
-            | Failure::Request(_)
-            | Failure::Credential(_)
-            | Failure::Resolve { .. }
-            | Failure::Refused(_)
-            | Failure::Connect { .. }
-            | Failure::ConnectTimeout(_)
-            | Failure::HandshakeTimeout(_)
-            | Failure::Tls { .. }
-            | Failure::Closed(_) => false,
-        }
+        self.failure.may_have_arrived()
     }
 
     /// When the same request may be sent again.
@@ -197,6 +178,32 @@ impl UpstreamError {
             Failure::Request(_) | Failure::BodyTooLarge { .. } => Retry::Never,
             _ if self.may_have_arrived() => Retry::IfRead,
             _ => Retry::Always,
+        }
+    }
+}
+
+impl Failure {
+    /// True if the request may have reached the server: then the outcome of a write is unknown.
+    pub fn may_have_arrived(&self) -> bool {
+        match self {
+            Self::Send { .. }
+            | Self::Protocol { .. }
+            | Self::HeadTimeout(_)
+            | Self::BodyTimeout(_)
+            | Self::Body { .. }
+            | Self::BodyTooLarge { .. }
+            | Self::Answer(_) => true,
+            Self::Down(_)
+            | Self::Saturated { .. }
+            | Self::Request(_)
+            | Self::Credential(_)
+            | Self::Resolve { .. }
+            | Self::Refused(_)
+            | Self::Connect { .. }
+            | Self::ConnectTimeout(_)
+            | Self::HandshakeTimeout(_)
+            | Self::Tls { .. }
+            | Self::Closed(_) => false,
         }
     }
 }

@@ -19,6 +19,7 @@ pub(crate) mod permits;
 mod places;
 mod pool;
 mod probe_state;
+pub mod replica;
 pub(crate) mod tunnel;
 
 pub use {

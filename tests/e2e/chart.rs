@@ -270,12 +270,25 @@ async fn every_value_of_the_chart_makes_objects_that_kubernetes_takes() {
         "podDisruptionBudget.enabled=true,auditLog=true,stateKey.secretName=key,tls.secretName=tls,credentials[0]=west",
         "metrics.dashboard.enabled=true,service.type=LoadBalancer,persistence.storageClass=fast,extraArgs[0]=--freshness=strict",
     ];
-    for (sets, count) in [(&all[..1], 6), (&all[..], 16)] {
+    let replicas = [member, "statePostgres.secretName=db,stateKey.secretName=key,networkPolicy.enabled=true"];
+    for (sets, count) in [(&all[..1], 6), (&all[..], 16), (&replicas, 7)] {
         let rendered = render(sets).await;
         let dry = ["apply", "--dry-run=server", "--validate=strict", "-f", "-"];
         let taken = east.as_admin().run_with_input(&dry, rendered.ok()).await;
         assert_eq!(taken.ok().lines().count(), count, "{taken}");
         assert!(!taken.stderr.contains("Warning"), "{taken}");
+    }
+    let rendered = render(&replicas).await;
+    for text in [
+        "replicas: 2",
+        "type: RollingUpdate",
+        "--advertise=$(POD_IP):6443",
+        "fieldPath: status.podIP",
+        "podAntiAffinity",
+        "maxUnavailable: 1",
+        "emptyDir: {}",
+    ] {
+        assert!(rendered.ok().contains(text), "no {text}: {rendered}");
     }
     // The rights in a cluster that is a member are those of deploy/member-rbac.yaml, by a link.
     let operators = [

@@ -93,6 +93,11 @@ async fn a_kube_apiserver_takes_the_manifests() {
     let applied = east.kubectl(&[&with[..], &[&base, "--force-conflicts"]].concat()).await;
     assert_eq!(applied.ok().lines().count(), 5, "{applied}");
     assert_eq!(east.api().await.get(secrets).await, before, "the base leaves the Secret as it is");
+    let replicas = format!("{folder}/kustomize/overlays/replicas");
+    let dry = ["--dry-run=server", "--force-conflicts"];
+    let taken = east.kubectl(&[&with[..], &[&replicas], &dry].concat()).await;
+    assert_eq!(taken.ok().lines().count(), 5, "{taken}");
+    assert!(taken.stdout.contains("poddisruptionbudget") && !taken.stderr.contains("Warning"), "{taken}");
     let rbac = format!("{folder}/member-rbac.yaml");
     let dry = east.kubectl(&["apply", "--dry-run=server", "--validate=strict", "-f", &rbac]).await;
     assert_eq!(dry.ok().lines().count(), 13, "{dry}");

@@ -1,4 +1,4 @@
-//! Two kubefolds on one PostgreSQL: one has the state, the other one waits for it and takes over.
+//! Two kubefolds on one PostgreSQL: one has the state, the other one hands requests on to it, and takes over.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
@@ -8,38 +8,97 @@ use serde_json::json;
 use tokio::{task::JoinSet, time::Instant};
 
 use testbed::{
-    Answer, FleetFile, Kubectl, Kubefold, Member, MemberOptions, PostgresServer, Relay, Testbed, eventually, figure,
-    objects::listed,
+    Answer, Api, Authority, FleetFile, Kubectl, Kubefold, Member, MemberOptions, PostgresServer, Relay, eventually,
+    figure, objects::listed,
 };
 
+use crate::streams::Cluster;
+
 const SOON: Duration = Duration::from_secs(60);
+const DOCS: &str = include_str!("../../docs/metrics.md");
 const DEFAULT: &str = "/api/v1/namespaces/default/configmaps";
 
 /// Waits until it serves, and says how long that took.
 async fn serves(fleet: &Kubefold, after: &str, began: Instant) {
+    eventually(SOON, async || {
+        let metrics = fleet.api().await.try_request(Method::GET, "/metrics", "").await?;
+        let text = String::from_utf8_lossy(&metrics.body).into_owned();
+        if text.contains("kubefold_state_held 1") { Ok(()) } else { Err(text) }
+    })
+    .await;
     fleet.ready().await;
     figure(&format!("after {after} the standby serves in {:?}", began.elapsed()));
 }
 
-/// Waits as a standby, and says so.
+/// Waits as a standby that can hand requests on, and says so.
 async fn waits(fleet: &Kubefold, holder: &Kubefold) {
-    fleet.alive().await;
+    fleet.ready().await;
     let process = format!("process {} has the state since 20", holder.id());
-    let ready = eventually(SOON, async || {
+    let handed_on = format!("; requests are handed on to {}", holder.addr());
+    eventually(SOON, async || {
         let answer = fleet.request(Method::GET, "/readyz?verbose", "").await;
-        answer.to_string().contains(&process).then_some(()).ok_or_else(|| answer.to_string())?;
-        Ok::<_, String>(answer)
+        let text = answer.to_string();
+        if text.contains(&process) && text.contains(&handed_on) { Ok(()) } else { Err(text) }
     })
     .await;
-    assert_eq!(ready.status, StatusCode::INTERNAL_SERVER_ERROR, "{ready}");
-    for method in [Method::GET, Method::POST] {
-        let refused = fleet.request(method, DEFAULT, "{}").await;
-        assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE, "{refused}");
-        assert_eq!(refused.headers.get("retry-after").unwrap(), "1");
-        assert!(refused.to_string().contains("this kubefold is a standby (host "), "{refused}");
+    let metrics = fleet.request(Method::GET, "/metrics", "").await.to_string();
+    assert!(metrics.contains("kubefold_state_held 0") && metrics.contains("kubefold_replica_holder_reachable 1"));
+    let names = DOCS.split('`').filter(|word| word.starts_with("kubefold_replica_"));
+    let missing: Vec<_> = names.filter(|name| !metrics.contains(&format!("# TYPE {name} "))).collect();
+    assert!(missing.is_empty() && DOCS.contains("kubefold_replica_"), "{missing:?} {metrics}");
+    eventually(SOON, async || {
+        let told = fleet.command(&["status"]).await;
+        let text = String::from_utf8_lossy(&told.stdout).into_owned();
+        let has = |row: [&str; 2]| text.lines().any(|line| row.iter().all(|cell| line.contains(cell)));
+        let both = has([&holder.addr(), "holder"]) && has([&fleet.addr(), "standby"]);
+        if both { Ok(()) } else { Err(format!("{text} {told:?}")) }
+    })
+    .await;
+}
+
+/// Whoever asks the standby gets the holder's answer.
+async fn handed_on(standby: &Kubefold, holder: &Kubefold, east: &Member) {
+    let metadata = json!({"name": "through", "namespace": "default"});
+    let large = "x".repeat(700_000);
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"k": large}});
+    standby.as_admin().run_with_input(&["create", "-f", "-"], &map.to_string()).await.ok();
+    let path = format!("{DEFAULT}?watch=true&fieldSelector=metadata.name%3Dthrough");
+    let mut watch = standby.api().await.watch(&path).await;
+    assert_eq!(watch.next(SOON).await.unwrap()["object"]["data"]["k"], large);
+    holder.kubectl(&["annotate", "configmap", "through", "a=b"]).await.ok();
+    assert_eq!(watch.next(SOON).await.unwrap()["type"], "MODIFIED");
+    standby.kubectl(&["delete", "configmap", "through"]).await.ok();
+    assert_eq!(watch.next(SOON).await.unwrap()["type"], "DELETED");
+    // Both protocols of exec, and the exit code.
+    for web_sockets in ["true", "false"] {
+        let kubectl = standby.as_admin().with("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", web_sockets);
+        let ran = kubectl.run(&["exec", "web@east", "--", "sh", "-c", "echo out; exit 7"]).await;
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(7), "out\n"), "{ran}");
     }
-    let told = fleet.command(&["status"]).await;
-    assert!(String::from_utf8_lossy(&told.stderr).contains("is a standby"), "{told:?}");
+    // By a client certificate, by a token of a member's ServiceAccount, and by what nobody believes.
+    let foreign = Authority::new("foreign").client("jane", Some("system:masters"));
+    east.kubectl(&["create", "serviceaccount", "robot"]).await.ok();
+    let token = east.kubectl(&["create", "token", "robot"]).await.ok().trim().to_owned();
+    let review = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
+    let mut said = Vec::new();
+    for fleet in [standby, holder] {
+        let nobody = Api::from_kubeconfig(&fleet.kubeconfig_of_nobody(), None).await;
+        let jane = Api::from_kubeconfig(&fleet.kubeconfig_for("jane", Some("dev")), None).await;
+        let foreign = Api::from_kubeconfig(&fleet.kubeconfig_with("foreign", &foreign), None).await;
+        let robot = Api::from_kubeconfig(&fleet.kubeconfig_of_nobody(), None).await.with_token(&token);
+        let mut of_fleet = Vec::new();
+        for api in [&nobody, &jane, &foreign, &robot] {
+            let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+            let answer = api.request(Method::POST, path, review).await;
+            of_fleet.push((answer.status, answer.json()["status"].clone(), answer.json()["message"].clone()));
+        }
+        said.push(of_fleet);
+    }
+    assert_eq!(said[0], said[1]);
+    let codes: Vec<u16> = said[0].iter().map(|(code, ..)| code.as_u16()).collect();
+    assert_eq!(codes, [401, 201, 401, 201], "{said:?}");
+    assert_eq!(said[0][1].1["userInfo"]["username"], "jane");
+    assert_eq!(said[0][3].1["userInfo"]["username"], "system:serviceaccount:default:robot");
 }
 
 fn body(name: &str, value: &str) -> String {
@@ -100,8 +159,8 @@ fn key_file(at: &Path) -> &str {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_standby_takes_over_from_a_kubefold_that_is_killed_hangs_or_ends() {
-    let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
-    let members = [&bed["east"], &bed["west"]];
+    let (east, west) = tokio::join!(Cluster::start("east"), Member::start("west", MemberOptions::default()));
+    let members = [&east.member, &west];
     let server = PostgresServer::start_with_tls();
     server.sql("GRANT CREATE ON DATABASE postgres TO jane");
     let to_west = Relay::before(members[1]).await;
@@ -123,6 +182,7 @@ async fn a_standby_takes_over_from_a_kubefold_that_is_killed_hangs_or_ends() {
     let clear = "SELECT count(*) FROM kubefold.files WHERE encode(content, 'escape') LIKE '%PRIVATE KEY%'";
     assert_eq!(server.sql(clear), "0");
 
+    handed_on(&second, &first, members[0]).await;
     hung(&first, &second, members, &to_west).await;
     killed(&second, &first, members, &to_west).await;
 
@@ -167,10 +227,13 @@ async fn hung(first: &Kubefold, second: &Kubefold, members: [&Member; 2], to_wes
 async fn killed(second: &Kubefold, first: &Kubefold, members: [&Member; 2], to_west: &Relay) {
     let path = format!("{DEFAULT}/kept");
     let writing = begun(second, to_west, Method::PUT, &path, body("kept", "2")).await;
+    let asked = first.as_admin();
     second.kill9();
     let began = Instant::now();
     to_west.restore().await;
     drop(writing);
+    // A client of the other replica is told to ask again, and does.
+    asked.run(&["get", "configmap", "kept", "-o", "name"]).await.ok();
     serves(first, "kill -9", began).await;
     agree(first, members, "kept", &["1", "2"]).await;
 }

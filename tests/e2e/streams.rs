@@ -36,15 +36,15 @@ const HERE: &str = "192.0.2.1";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
 /// A cluster with one node, whose kubelet is ours.
-struct Cluster {
-    member: Member,
+pub(crate) struct Cluster {
+    pub(crate) member: Member,
     kubelet: Process,
     port: Port,
     _sockets: tempfile::TempDir,
 }
 
 impl Cluster {
-    async fn start(name: &str) -> Self {
+    pub(crate) async fn start(name: &str) -> Self {
         let sockets = tempfile::tempdir().unwrap();
         let (egress, socket) = (sockets.path().join("egress.yaml"), sockets.path().join("egress.sock"));
         let transport = json!({"uds": {"udsName": socket}});

@@ -171,6 +171,7 @@ async fn kubefold(folder: &TempDir) -> App {
         state: None,
         state_ca: None,
         state_key_file: None,
+        advertise: None,
         freshness: Freshness::default(),
         store_bytes_max: None,
     });

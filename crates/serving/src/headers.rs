@@ -9,7 +9,7 @@ use crate::audit::AUDIT_ID;
 const AUDIT_ID_MAX: usize = 64;
 
 /// Headers of one hop, whether or not `Connection` names them (RFC 9110 section 7.6.1).
-const HOP_BY_HOP: [HeaderName; 9] = [
+pub const HOP_BY_HOP: [HeaderName; 9] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),

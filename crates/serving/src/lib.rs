@@ -19,6 +19,7 @@ mod listener;
 pub mod network;
 pub mod peer;
 pub mod plain;
+pub mod replica;
 pub mod request;
 pub mod shares;
 pub mod tls;

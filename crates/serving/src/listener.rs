@@ -160,6 +160,22 @@ impl Listener {
         Ok(Self { socket, tls, limits })
     }
 
+    /// Takes a socket that listens already.
+    ///
+    /// Errors: it is none that can be used.
+    pub fn on(socket: std::net::TcpListener, tls: Arc<ArcSwap<Tls>>, limits: Limits) -> std::io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket: TcpListener::from_std(socket)?, tls, limits })
+    }
+
+    /// The socket once more. While there is one of both, the system takes connections, and they wait until somebody accepts them.
+    ///
+    /// Errors: the process has no file handles.
+    pub fn socket(&self) -> std::io::Result<std::net::TcpListener> {
+        use std::os::fd::AsFd;
+        Ok(self.socket.as_fd().try_clone_to_owned()?.into())
+    }
+
     /// Where it listens.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.socket.local_addr()

@@ -10,6 +10,7 @@ use crate::{
     authenticate::{Identity, of_cluster, of_people},
     caller::Caller,
     front_proxy::ProxyHeaders,
+    replica::USER,
     tls::Tls,
 };
 
@@ -20,6 +21,9 @@ pub struct Client {
     pub identity: Identity,
     /// That of a front proxy, which may say by itself who asks.
     pub front_proxy: Option<FrontProxy>,
+    /// That of another replica of this server, which passes on what its clients show: the end of its certificate, in Unix
+    /// seconds. It is nobody itself.
+    pub replica_until_s: Option<u64>,
 }
 
 /// A client that may say who asks.
@@ -48,15 +52,23 @@ impl FrontProxy {
 
 impl Client {
     /// Nobody.
-    pub const NOBODY: Self = Self { identity: Identity::Anonymous, front_proxy: None };
+    pub const NOBODY: Self = Self { identity: Identity::Anonymous, front_proxy: None, replica_until_s: None };
 
     /// The front proxy, while its certificate is good.
     pub fn front_proxy_at(&self, now: UnixTime) -> Option<&FrontProxy> {
         self.front_proxy.as_ref().filter(|proxy| now.as_secs() <= proxy.not_after_s)
     }
 
+    /// Whether it is another replica, while its certificate is good.
+    fn is_replica_at(&self, now: UnixTime) -> bool {
+        self.replica_until_s.is_some_and(|until_s| now.as_secs() <= until_s)
+    }
+
     /// Whose connection it is, if that is known.
     pub(crate) fn name_at(&self, now: UnixTime) -> Option<&str> {
+        if self.is_replica_at(now) {
+            return Some(USER);
+        }
         let of_proxy = self.front_proxy_at(now).map(|proxy| proxy.name.as_str());
         of_proxy.or_else(|| self.identity.caller_at(now).map(|caller| caller.user.as_str()))
     }
@@ -74,6 +86,10 @@ impl Peer {
     pub(crate) fn new(chain: Option<&[CertificateDer<'_>]>, tls: &Arc<ArcSwap<Tls>>) -> Self {
         let chain: Vec<_> =
             chain.unwrap_or_default().iter().map(|certificate| certificate.clone().into_owned()).collect();
+        Self::of(chain, tls)
+    }
+
+    fn of(chain: Vec<CertificateDer<'static>>, tls: &Arc<ArcSwap<Tls>>) -> Self {
         let now = tls.load_full();
         let client = Arc::new(now.client(&chain, UnixTime::now()));
         Self { chain, tls: Arc::clone(tls), last: ArcSwap::from_pointee((now, client)) }
@@ -89,6 +105,21 @@ impl Peer {
         let client = Arc::new(tls.client(&self.chain, UnixTime::now()));
         self.last.store(Arc::new((tls, Arc::clone(&client))));
         client
+    }
+
+    /// Whether it is another replica of this server, by the authorities of now.
+    pub fn is_replica_at(&self, now: UnixTime) -> bool {
+        self.client().is_replica_at(now)
+    }
+
+    /// The certificates that it has shown, none of which is known here to be revoked.
+    pub(crate) fn shown(&self) -> &[CertificateDer<'static>] {
+        if self.tls.load().is_revoked(&self.chain) { &[] } else { &self.chain }
+    }
+
+    /// The client of this peer, a replica, which has shown it these certificates.
+    pub(crate) fn instead(&self, chain: Vec<CertificateDer<'static>>) -> Self {
+        Self::of(chain, &self.tls)
     }
 
     /// Removes the headers in which front proxies name callers, whoever sent them: behind this server they would name

@@ -16,6 +16,7 @@ use rustls::{
         NoServerSessionStorage, WebPkiClientVerifier,
         danger::{ClientCertVerified, ClientCertVerifier},
     },
+    sign::CertifiedKey,
 };
 
 use crate::{
@@ -24,6 +25,7 @@ use crate::{
     fingerprint::{self, Fingerprint},
     front_proxy::ProxyHeaders,
     peer::{Client, FrontProxy},
+    replica::{ReplicaFiles, Replicas, serve_replicas},
 };
 
 /// Names of authorities that a client is told, in bytes: it takes a certificate of one of them. If there are more, it is told
@@ -44,6 +46,8 @@ pub struct TlsFiles {
     pub front_proxies: Vec<FrontProxies>,
     /// Digests of certificates that count no more.
     pub revoked: BTreeSet<Fingerprint>,
+    /// What makes the server one of several replicas; absent where it is the only one.
+    pub replica: Option<ReplicaFiles>,
 }
 
 /// Front proxies of one authority.
@@ -140,7 +144,7 @@ impl ProxyJudge {
 }
 
 /// The first of some certificates, if the authority signed it.
-fn verified<'a, 'b>(
+pub(crate) fn verified<'a, 'b>(
     verifier: &dyn ClientCertVerifier,
     chain: &'a [CertificateDer<'b>],
     now: UnixTime,
@@ -160,6 +164,8 @@ pub struct Tls {
     pub front_proxies: Vec<ProxyJudge>,
     /// Digests of certificates that count no more.
     pub revoked: Arc<BTreeSet<Fingerprint>>,
+    /// How other replicas are known, if there may be some.
+    pub replicas: Option<Replicas>,
 }
 
 /// Why TLS cannot be set up.
@@ -172,6 +178,10 @@ pub enum TlsError {
     Serving(String),
     #[error("the client authority cannot be used ({0}); give a PEM bundle with at least one CA certificate")]
     ClientAuthority(String),
+    #[error(
+        "the certificate by which replicas know one another cannot be used ({0}); remove replica.crt and replica.key from the state directory"
+    )]
+    Replica(String),
 }
 
 /// Reads a file that a flag names.
@@ -201,19 +211,24 @@ impl Tls {
             .with_safe_default_protocol_versions()
             .map_err(|error| serving(&error))?
             .with_client_cert_verifier(Arc::new(AskOnly(of_all)))
-            .with_single_cert(chain, key)
+            .with_single_cert(chain.clone(), key.clone_key())
             .map_err(|error| serving(&error))?;
+        let replicas = files.replica.as_ref().map(Replicas::new).transpose()?;
+        if let Some(replicas) = &replicas {
+            let own = CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider());
+            serve_replicas(&mut config, own.map_err(|error| serving(&error))?, replicas);
+        }
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         // A resumed session would bring back a certificate without the proof that its key is still held.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         let revoked = Arc::new(files.revoked.clone());
-        Ok(Self { config: Arc::new(config), judges, front_proxies, revoked })
+        Ok(Self { config: Arc::new(config), judges, front_proxies, revoked, replicas })
     }
 
     /// TLS of a server to which no certificate says who asks.
     pub fn without_certificates(config: Arc<ServerConfig>) -> Self {
-        Self { config, judges: Vec::new(), front_proxies: Vec::new(), revoked: Arc::default() }
+        Self { config, judges: Vec::new(), front_proxies: Vec::new(), revoked: Arc::default(), replicas: None }
     }
 
     /// What a connection proved about its client by the certificates that it showed.
@@ -221,15 +236,24 @@ impl Tls {
         if chain.is_empty() {
             return Client::NOBODY;
         }
-        let is_revoked = |certificate: &CertificateDer<'_>| {
-            fingerprint::all(certificate).iter().any(|digest| self.revoked.contains(digest))
-        };
-        if !self.revoked.is_empty() && chain.iter().any(is_revoked) {
+        if self.is_revoked(chain) {
             tracing::info!("a client showed a certificate that is revoked");
             return Client::NOBODY;
         }
+        let replica_until_s = self.replicas.as_ref().and_then(|replicas| replicas.judge(chain, now));
+        if replica_until_s.is_some() {
+            return Client { replica_until_s, ..Client::NOBODY };
+        }
         let front_proxy = self.front_proxies.iter().find_map(|judge| judge.front_proxy(chain, now));
-        Client { identity: Self::identity(&self.judges, chain, now), front_proxy }
+        Client { identity: Self::identity(&self.judges, chain, now), front_proxy, replica_until_s: None }
+    }
+
+    /// Says whether one of these certificates was revoked.
+    pub(crate) fn is_revoked(&self, chain: &[CertificateDer<'_>]) -> bool {
+        let is_revoked = |certificate: &CertificateDer<'_>| {
+            fingerprint::all(certificate).iter().any(|digest| self.revoked.contains(digest))
+        };
+        !self.revoked.is_empty() && chain.iter().any(is_revoked)
     }
 
     /// Removes the headers in which front proxies name callers, whoever sent them.

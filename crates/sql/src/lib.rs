@@ -21,7 +21,9 @@ use crate::{engine::Engine, postgres::Session};
 pub use crate::{
     error::{OpenError, SqlError},
     key::{KeyError, KeyFile, SealedError, StateKey},
-    postgres::{Candidate, Holder, Postgres, PostgresError, PostgresFigures, SharedFiles, Waits},
+    postgres::{
+        Announcement, Candidate, Holder, Postgres, PostgresError, PostgresFigures, Replica, SharedFiles, Waits,
+    },
     statement::{Sql, Statement},
     value::{Column, Row, Value},
 };

@@ -14,7 +14,8 @@ use std::{
 };
 
 use kubefold_sql::{
-    Candidate, Database, Durability, Postgres, PostgresError, SharedFiles, Sql, SqlError, params, postgres::LOOK_EVERY,
+    Announcement, Candidate, Database, Durability, Postgres, PostgresError, SharedFiles, Sql, SqlError, params,
+    postgres::LOOK_EVERY,
 };
 use rustls::{ClientConfig, RootCertStore};
 use tempfile::TempDir;
@@ -104,6 +105,55 @@ fn a_second_process_is_told_who_has_the_state() {
     assert!(refused.starts_with("another kubefold (host ") && refused.contains(&process), "{refused}");
     drop(state);
     assert_eq!(ids(&tables(&second.state())), [1]);
+}
+
+#[test]
+fn processes_of_one_state_know_where_the_others_are() {
+    let says = |process: &Process| Announcement {
+        id: format!("{}-{}", process.name, process.folder.path().display()),
+        address: format!("{}.example:6443", process.folder.path().file_name().unwrap().to_str().unwrap()),
+        version: "1".to_owned(),
+    };
+    let (first, second) = (Process::new("known"), Process::new("known"));
+    let state = first.state();
+    let tls = ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+    let mut candidate = Candidate::new(&SERVER.database("known", None), tls, &["kubefold"], second.mark()).unwrap();
+    assert!(candidate.look().is_none());
+    assert_eq!(candidate.waits().address, None, "it has not said so");
+    state.announce(says(&first));
+    candidate.announce(says(&second));
+    for _ in 0..600 {
+        assert!(candidate.look().is_none(), "the holder lives");
+        if candidate.waits().address.is_some() && state.replicas().len() == 2 {
+            break;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(candidate.waits().address, Some(says(&first).address));
+    let epoch = candidate.waits().epoch;
+    let mut known: Vec<_> = state.replicas().into_iter().map(|one| (one.address, one.is_holder)).collect();
+    known.sort_by_key(|(_, is_holder)| *is_holder);
+    assert_eq!(known, [(says(&second).address, false), (says(&first).address, true)]);
+    drop(state);
+    let mut taken = None;
+    while taken.is_none() {
+        taken = candidate.look();
+        thread::sleep(LOOK_EVERY);
+    }
+    let taken = taken.unwrap();
+    assert!(taken.has_announced() && epoch > 0);
+    // Whoever ends is gone at once; whoever takes over says so.
+    eventually("one replica, the holder", || {
+        let known: Vec<_> = taken.replicas().into_iter().map(|one| (one.address, one.is_holder)).collect();
+        known == [(says(&second).address, true)]
+    });
+    // Whoever dies is not counted for long.
+    second.sql("UPDATE kubefold.replicas SET seen = now() - interval '20 seconds'");
+    second.sql("INSERT INTO kubefold.replicas VALUES ('x', 'dead:1', 'h', 1, '1', 0, now() - interval '20 seconds')");
+    eventually("it renews its row", || {
+        second.sql("SELECT count(*) FROM kubefold.replicas WHERE seen > now() - interval '9 s'") == "1"
+    });
+    assert_eq!(taken.replicas().len(), 1);
 }
 
 /// Takes the state as a process that waits for it does.

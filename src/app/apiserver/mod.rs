@@ -45,6 +45,7 @@ use crate::{
     serve::{Auditing, Health, Published, Served, StateDir, expiry::Expiries},
 };
 use kubefold_apiserver::{BuiltIn, Server, Storage, server::Authorization};
+use kubefold_serving::Shutdown;
 
 /// How requests are counted that no view of a fleet answers.
 const VIEW: &str = "apiserver";
@@ -94,7 +95,7 @@ impl ApiServerApp {
         let Opened { storage, name } = opened;
         let accounts = Arc::new(Accounts::open(&state)?);
         let Front { door, address, url, security, tls, expiries, authentication, auditing } =
-            Front::open(&options.serving, &state, Authorities::default()).await?;
+            Front::open(&options.serving, &state, Authorities::default(), None).await?;
         let authentication = Arc::new(authentication.reviewed_by(Arc::clone(&accounts) as Arc<dyn Reviewer>));
         let tokens = Arc::new(AllTokens {
             accounts: Arc::clone(&accounts),
@@ -117,7 +118,7 @@ impl ApiServerApp {
         let handler = Arc::new(Api { server: running.service(), metrics: Arc::clone(&metrics), watches });
         let logins = Arc::clone(&authentication);
         let answers = Answers { handler, health, metrics, served, authentication: logins, auditing: auditing.clone() };
-        tasks.spawn(door.open(answers, &tasks, &draining)?);
+        tasks.spawn(door.open(answers, &tasks, Shutdown { drain: draining.clone(), ..Shutdown::default() })?);
         // Watches would hold the end up.
         let ended = draining.clone();
         tasks.spawn(async move {

@@ -195,6 +195,7 @@ fn options(folder: &Folder, listen: SocketAddr) -> Options {
         state: None,
         state_ca: None,
         state_key_file: None,
+        advertise: None,
         freshness: Freshness::default(),
         store_bytes_max: None,
     }

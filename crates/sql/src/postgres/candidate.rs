@@ -7,11 +7,12 @@ use tokio::{runtime::Builder, time::Instant};
 use tokio_postgres::Config;
 
 use super::{
-    Holder, Postgres, PostgresError, TAKE_WAIT,
+    Announcement, Holder, Postgres, PostgresError, TAKE_WAIT,
     lease::{self, Looked, Watched, prompt},
     link::{Driven, block, connect},
     mark::Mark,
     place_of,
+    replicas::{self, ANNOUNCE_EVERY},
 };
 use crate::{SqlError, error::why};
 
@@ -31,6 +32,8 @@ pub struct Candidate {
     runtime: Option<tokio::runtime::Runtime>,
     driven: Option<Driven>,
     watched: Option<Watched>,
+    announcement: Option<Announcement>,
+    announced: Option<Instant>,
     waits: Waits,
 }
 
@@ -39,6 +42,10 @@ pub struct Candidate {
 pub struct Waits {
     /// Who has the database, as far as was seen.
     pub holder: Option<Holder>,
+    /// Which of its times it is: another one begins with another number.
+    pub epoch: i64,
+    /// Where the holder can be reached, `host:port`; absent while it has not said so.
+    pub address: Option<String>,
     /// Why the database could not be asked the last time.
     pub error: Option<String>,
 }
@@ -60,8 +67,17 @@ impl Candidate {
         let config = Config::from_str(url).map_err(|error| PostgresError::Url(why(&error)))?;
         let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("sql-postgres").enable_all().build()?;
         let mark = Mark::new(mark);
-        let mut this =
-            Self { config, tls, mark, runtime: Some(runtime), driven: None, watched: None, waits: Waits::default() };
+        let mut this = Self {
+            config,
+            tls,
+            mark,
+            runtime: Some(runtime),
+            driven: None,
+            watched: None,
+            announcement: None,
+            announced: None,
+            waits: Waits::default(),
+        };
         let began = Instant::now();
         loop {
             match this.prepare(schemas) {
@@ -98,7 +114,7 @@ impl Candidate {
             }
             if began.elapsed() >= TAKE_WAIT {
                 return Err(match self.waits {
-                    Waits { holder: Some(ref holder), error: None } => PostgresError::InUse(holder.clone()),
+                    Waits { holder: Some(ref holder), error: None, .. } => PostgresError::InUse(holder.clone()),
                     Waits { ref error, .. } => SqlError::away(error.clone().unwrap_or_default()).into(),
                 });
             }
@@ -115,11 +131,19 @@ impl Candidate {
             Ok(Looked::Taken(held)) => {
                 let runtime = self.runtime.take()?;
                 let (config, tls, mark) = (self.config.clone(), self.tls.clone(), self.mark.clone());
-                return Some(Postgres::of(*held, config, tls, mark, runtime));
+                let taken = Postgres::of(*held, config, tls, mark, runtime);
+                self.announcement.take().into_iter().for_each(|of| taken.announce(of));
+                return Some(taken);
             }
             Ok(Looked::Held(found, watched)) => {
                 self.watched = Some(watched);
-                self.waits = Waits { holder: Some(found.holder), error: None };
+                let address = self.exchange().unwrap_or_else(|error| {
+                    // A connection that is lost is found to be so by the next look.
+                    tracing::debug!(%error, "it is not known where the process is that has the state");
+                    let is_same = self.waits.epoch == found.epoch;
+                    self.waits.address.take().filter(|_| is_same)
+                });
+                self.waits = Waits { holder: Some(found.holder), epoch: found.epoch, address, error: None };
             }
             Err(error) => {
                 // The holder may not reach it either.
@@ -140,6 +164,32 @@ impl Candidate {
             }
             lease::look(driven, *watched, mark).await
         })
+    }
+
+    /// Tells the other processes where this one can be reached, from the next look on, and once it has the database.
+    pub fn announce(&mut self, of: Announcement) {
+        (self.announcement, self.announced) = (Some(of), None);
+    }
+
+    /// Says that this process is there, and asks where the holder is.
+    fn exchange(&mut self) -> Result<Option<String>, SqlError> {
+        let Self { runtime, driven, announcement, announced, .. } = self;
+        let runtime = runtime.as_ref().ok_or_else(SqlError::ended)?;
+        let client = &driven.as_ref().ok_or_else(SqlError::ended)?.client;
+        let (all, renewed) = block(
+            runtime.handle(),
+            prompt(async {
+                let is_due = announced.is_none_or(|at| at.elapsed() >= ANNOUNCE_EVERY);
+                if let Some(of) = announcement.as_ref().filter(|_| is_due) {
+                    replicas::announce(client, of, 0).await?;
+                }
+                Ok((replicas::all(client).await?, is_due))
+            }),
+        )?;
+        if renewed {
+            *announced = Some(Instant::now());
+        }
+        Ok(all.into_iter().find(|replica| replica.is_holder).map(|holder| holder.address))
     }
 
     /// What it waits for.

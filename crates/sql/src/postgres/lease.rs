@@ -15,6 +15,7 @@ use super::{
     error::{PostgresError, identity_of},
     link::{Driven, answered, connect},
     mark::{Mark, Seen},
+    replicas,
     standing::{FOUND, Found, Held, Standing},
 };
 use crate::error::SqlError;
@@ -98,13 +99,13 @@ pub(super) enum Looked {
 pub(super) async fn prepare(client: &Client, schemas: &[&str]) -> Result<(), PostgresError> {
     // While a holder hangs in a transaction, what is there already is left as it is.
     let is_made = "SELECT to_regclass('kubefold.holder') IS NOT NULL AND to_regclass('kubefold.files') IS NOT NULL
-        AND to_regclass('kubefold.formats') IS NOT NULL";
+        AND to_regclass('kubefold.formats') IS NOT NULL AND to_regclass('kubefold.replicas') IS NOT NULL";
     for schema in schemas {
         make_schema(client, schema).await?;
     }
     let row = answered(async { Ok(client.query_one(is_made, &[]).await?) }).await?;
     if !row.try_get::<_, bool>(0).map_err(SqlError::from)? {
-        let make = format!("BEGIN; {TABLES_LOCK}; {TABLES} COMMIT");
+        let make = format!("BEGIN; {TABLES_LOCK}; {TABLES} {} COMMIT", replicas::TABLE);
         answered(async { Ok(client.batch_execute(&make).await?) }).await?;
     }
     Ok(())

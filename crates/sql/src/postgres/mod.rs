@@ -5,12 +5,14 @@
 //! knowing it yet, stores nothing any more; what it does elsewhere it does while [`Postgres::check`] says so. Others are a
 //! [`Candidate`] until the row is free, or does not change.
 
+mod announcing;
 mod candidate;
 mod error;
 mod files;
 mod lease;
 mod link;
 mod mark;
+mod replicas;
 mod session;
 mod standing;
 
@@ -38,6 +40,7 @@ pub use self::{
     error::{PostgresError, identity_of},
     files::SharedFiles,
     link::{Dialer, Link},
+    replicas::{Announcement, Replica},
 };
 
 /// How long a start waits for another process that may be gone.
@@ -88,11 +91,12 @@ impl Postgres {
         let standing = Arc::new(Standing::new(place_of(&config), &held, mark));
         let handle = runtime.handle().clone();
         let keeping = lease::keep(held, config.clone(), tls.clone(), Arc::clone(&standing));
+        let announcing = announcing::keep(epoch, config.clone(), tls.clone(), Arc::clone(&standing));
         let left = Arc::clone(&standing);
         let mut guard = JoinSet::new();
         guard.spawn_on(
             async move {
-                keeping.await;
+                futures::join!(keeping, announcing);
                 left.leave();
             },
             &handle,
@@ -152,6 +156,21 @@ impl Postgres {
     /// Cancel: safe.
     pub async fn reserved(&self, number: u64) {
         self.standing.reserved(i64::try_from(number).unwrap_or(i64::MAX)).await;
+    }
+
+    /// Tells the other processes that use the database where this one can be reached, from now on.
+    pub fn announce(&self, of: Announcement) {
+        self.standing.announce(of);
+    }
+
+    /// Whether this process has said that.
+    pub fn has_announced(&self) -> bool {
+        self.standing.announced().is_some()
+    }
+
+    /// The processes that use the database and say so, as of a few seconds ago. Costs nothing.
+    pub fn replicas(&self) -> Vec<Replica> {
+        self.standing.replicas()
     }
 
     /// As a log may say it: without user, password and parameters.

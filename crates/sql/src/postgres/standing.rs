@@ -18,6 +18,7 @@ use tokio::{
 use super::{
     link::Driven,
     mark::{Mark, Seen},
+    replicas::{Announcement, Known, Replica},
 };
 use crate::error::SqlError;
 
@@ -87,6 +88,10 @@ pub(super) struct Standing {
     reserved: watch::Sender<i64>,
     /// Has the row changed at once.
     asked: Notify,
+    /// What this process says of itself to the others, and what is known of them.
+    announcement: Mutex<Option<Announcement>>,
+    has_announced: Notify,
+    replicas: Mutex<Known>,
     /// Why this process may not write any more.
     lost: OnceLock<String>,
     /// Whether that is so, for those who wait for it.
@@ -113,6 +118,9 @@ impl Standing {
             wanted: AtomicI64::new(held.number),
             reserved: watch::Sender::new(held.number),
             asked: Notify::new(),
+            announcement: Mutex::default(),
+            has_announced: Notify::new(),
+            replicas: Mutex::new(Known::nobody()),
             lost: OnceLock::new(),
             is_over: watch::Sender::new(false),
             is_left: watch::Sender::new(false),
@@ -168,6 +176,27 @@ impl Standing {
 
     pub(super) async fn is_asked(&self) {
         self.asked.notified().await;
+    }
+
+    pub(super) fn announce(&self, of: Announcement) {
+        *self.announcement.lock() = Some(of);
+        self.has_announced.notify_one();
+    }
+
+    pub(super) fn announced(&self) -> Option<Announcement> {
+        self.announcement.lock().clone()
+    }
+
+    pub(super) async fn has_announced(&self) {
+        self.has_announced.notified().await;
+    }
+
+    pub(super) fn knows(&self, known: Known) {
+        *self.replicas.lock() = known;
+    }
+
+    pub(super) fn replicas(&self) -> Vec<Replica> {
+        self.replicas.lock().now()
     }
 
     pub(super) fn may_beat(&self) -> bool {

@@ -47,6 +47,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- end }}
 
+{{- /* How many processes run. Several need a state and a key of it that all of them have. */ -}}
+{{- define "kubefold.replicas" -}}
+{{- if and .Values.statePostgres.secretName .Values.stateKey.secretName }}
+{{- .Values.statePostgres.replicas }}
+{{- else }}
+{{- 1 }}
+{{- end }}
+{{- end }}
+
 {{- define "kubefold.externalUrl" -}}
 {{- default (printf "https://%s.%s.svc:%v" (include "kubefold.fullname" .) .Release.Namespace .Values.service.port) .Values.externalUrl }}
 {{- end }}
