@@ -278,7 +278,7 @@ fn is_matched(scope: &Scope, conditions: &[Expression], inputs: Inputs<'_>) -> R
     for condition in conditions {
         results.push(evaluation.evaluate(condition)?);
     }
-    if results.iter().any(|result| *result == Ok(Outcome::Truth(false))) {
+    if results.contains(&Ok(Outcome::Truth(false))) {
         return Ok(false);
     }
     let mut errors: Vec<ExpressionError> = Vec::new();

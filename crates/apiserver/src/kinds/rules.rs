@@ -111,6 +111,7 @@ pub(super) fn of(group: &str, version: &str, kind: &str) -> Rules {
                 rules
             }
         }
+        "admissionregistration.k8s.io" => of_admission(kind),
         "networking.k8s.io" => of_networking(kind),
         "rbac.authorization.k8s.io" => Rules {
             name: NameRule::PathSegment,
@@ -386,6 +387,12 @@ fn of_others(kind: &str) -> Rules {
             prepare_for_create: prepare::api_service,
             ..PLAIN
         },
+        _ => PLAIN,
+    }
+}
+
+fn of_admission(kind: &str) -> Rules {
+    match kind {
         "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => Rules {
             generation: Generation::Of(&["webhooks"]),
             updates_unconditionally: false,

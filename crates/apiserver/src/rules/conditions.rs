@@ -230,7 +230,7 @@ impl<'v> Evaluation<'v> {
             ("oldObject", inputs.old_object),
             ("request", Some(inputs.request)),
             ("namespaceObject", inputs.namespace),
-            ("params", inputs.params.or(scope.has_params.then_some(absent))),
+            ("params", inputs.params),
         ];
         for (name, value) in named {
             context.add_variable_as_val(name, values::raw(value.unwrap_or(absent)));
