@@ -81,32 +81,36 @@ fn writes() -> Vec<Case> {
         json!({"expression": "object != null || oldObject.data.?keep.orValue('') != 'yes'", "message": "it is kept"}),
     );
     let generated = json!({"metadata": {"generateName": "plain-", "labels": {"case": "plain"}}, "data": {}});
+    vec![case(
+        "plain",
+        with_delete,
+        json!({}),
+        vec![
+            step("POST", MAPS, red("plain", "plain-a")),
+            step("POST", MAPS, blue("plain", "plain-b")),
+            step("POST", MAPS, map("plain", "plain-c", json!({}))),
+            step("POST", "/api/v1/namespaces/shop/configmaps?dryRun=All", blue("plain", "plain-b")),
+            step("POST", "/api/v1/namespaces/shop/configmaps?dryRun=All", generated),
+            step("PUT", "/api/v1/namespaces/shop/configmaps/plain-a", blue("plain", "plain-a")),
+            step("PATCH", "/api/v1/namespaces/shop/configmaps/plain-a", json!({"data": {"color": "blue"}})),
+            step("PATCH", "/api/v1/namespaces/shop/configmaps/plain-a", json!({"data": {"keep": "yes"}})),
+            step(
+                "PATCH",
+                "/api/v1/namespaces/shop/configmaps/plain-n?fieldManager=applier",
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "plain-n", "labels": {"case": "plain"}}}),
+            ),
+            step("DELETE", "/api/v1/namespaces/shop/configmaps/plain-a", Value::Null),
+            step("DELETE", "/api/v1/namespaces/shop/configmaps?labelSelector=case%3Dplain", Value::Null),
+            step("GET", "/api/v1/namespaces/shop/configmaps/plain-a", Value::Null),
+            step("PATCH", "/api/v1/namespaces/shop/configmaps/plain-a", json!({"data": {"keep": null}})),
+            step("DELETE", "/api/v1/namespaces/shop/configmaps/plain-a", Value::Null),
+        ],
+    )]
+}
+
+/// What a policy's refusal comes to.
+fn answers() -> Vec<Case> {
     vec![
-        case(
-            "plain",
-            with_delete,
-            json!({}),
-            vec![
-                step("POST", MAPS, red("plain", "plain-a")),
-                step("POST", MAPS, blue("plain", "plain-b")),
-                step("POST", MAPS, map("plain", "plain-c", json!({}))),
-                step("POST", "/api/v1/namespaces/shop/configmaps?dryRun=All", blue("plain", "plain-b")),
-                step("POST", "/api/v1/namespaces/shop/configmaps?dryRun=All", generated),
-                step("PUT", "/api/v1/namespaces/shop/configmaps/plain-a", blue("plain", "plain-a")),
-                step("PATCH", "/api/v1/namespaces/shop/configmaps/plain-a", json!({"data": {"color": "blue"}})),
-                step("PATCH", "/api/v1/namespaces/shop/configmaps/plain-a", json!({"data": {"keep": "yes"}})),
-                step(
-                    "PATCH",
-                    "/api/v1/namespaces/shop/configmaps/plain-n?fieldManager=applier",
-                    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "plain-n", "labels": {"case": "plain"}}}),
-                ),
-                step("DELETE", "/api/v1/namespaces/shop/configmaps/plain-a", Value::Null),
-                step("DELETE", "/api/v1/namespaces/shop/configmaps?labelSelector=case%3Dplain", Value::Null),
-                step("GET", "/api/v1/namespaces/shop/configmaps/plain-a", Value::Null),
-                step("PATCH", "/api/v1/namespaces/shop/configmaps/plain-a", json!({"data": {"keep": null}})),
-                step("DELETE", "/api/v1/namespaces/shop/configmaps/plain-a", Value::Null),
-            ],
-        ),
         case(
             "messages",
             json!({"validations": [
@@ -160,7 +164,7 @@ fn writes() -> Vec<Case> {
 }
 
 fn expressions() -> Vec<Case> {
-    let with = |name: &str, data: Value| step("POST", MAPS, map(name, name, data));
+    let with = posted;
     vec![
         case(
             "variables",
@@ -201,6 +205,17 @@ fn expressions() -> Vec<Case> {
                 with("conditions", json!({"skipped": "yes"})),
             ],
         ),
+    ]
+}
+
+fn posted(name: &str, data: Value) -> Step {
+    step("POST", MAPS, map(name, name, data))
+}
+
+/// What expressions see, and what they may cost.
+fn inputs() -> Vec<Case> {
+    let with = posted;
+    vec![
         case(
             "requests",
             validations(&[
@@ -251,22 +266,53 @@ fn expressions() -> Vec<Case> {
     ]
 }
 
-fn matching() -> Vec<Case> {
+fn labelled(case: &str, name: &str) -> Value {
+    json!({"name": name, "labels": {"case": case}})
+}
+
+/// Objects below others.
+fn subresources() -> Vec<Case> {
     const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/shop/deployments";
-    const SCALERS: &str = "/apis/autoscaling/v1/namespaces/shop/horizontalpodautoscalers";
-    let labelled = |case: &str, name: &str| json!({"name": name, "labels": {"case": case}});
     let deployment = |replicas: i64| {
         let labels = json!({"app": "scaled"});
         json!({"metadata": labelled("scaled", "scaled"), "spec": {
             "replicas": replicas, "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}})
     };
+    let scale = |replicas: i64| json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": {"name": "scaled", "namespace": "shop"}, "spec": {"replicas": replicas}});
+    vec![case(
+        "scaled",
+        json!({
+            "matchConstraints": {
+                "resourceRules": rules(&["apps"], &["v1"], &["deployments", "deployments/scale", "deployments/status"]), "objectSelector": {},
+            },
+            "validations": [{"expression": "object.spec.replicas <= 5", "messageExpression": "object.kind + ' ' + request.?subResource.orValue('-')"}],
+        }),
+        json!({}),
+        vec![
+            step("POST", DEPLOYMENTS, deployment(6)),
+            step("POST", DEPLOYMENTS, deployment(5)),
+            step("PUT", "/apis/apps/v1/namespaces/shop/deployments/scaled/scale", scale(6)),
+            step("PATCH", "/apis/apps/v1/namespaces/shop/deployments/scaled/scale", json!({"spec": {"replicas": 7}})),
+            step("PUT", "/apis/apps/v1/namespaces/shop/deployments/scaled/scale", scale(4)),
+            step(
+                "PATCH",
+                "/apis/apps/v1/namespaces/shop/deployments/scaled/status",
+                json!({"status": {"replicas": 1}}),
+            ),
+            step("DELETE", "/apis/apps/v1/namespaces/shop/deployments/scaled", Value::Null),
+        ],
+    )]
+}
+
+/// The same objects in several versions.
+fn versions() -> Vec<Case> {
+    const SCALERS: &str = "/apis/autoscaling/v1/namespaces/shop/horizontalpodautoscalers";
     let scaler = |case: &str| {
         json!({"metadata": labelled(case, case), "spec": {
             "maxReplicas": 3, "targetCPUUtilizationPercentage": 70,
             "scaleTargetRef": {"kind": "Deployment", "name": "x", "apiVersion": "apps/v1"}}})
     };
-    let scale = |replicas: i64| json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": {"name": "scaled", "namespace": "shop"}, "spec": {"replicas": replicas}});
     let v2 = rules(&["autoscaling"], &["v2"], &["horizontalpodautoscalers"]);
     let of_v2 = |policy: &str| {
         json!({
@@ -274,6 +320,13 @@ fn matching() -> Vec<Case> {
             "validations": [{"expression": "object.apiVersion == 'autoscaling/v2' && object.spec.metrics[0].resource.name == 'memory'", "messageExpression": "request.kind.version + ' of ' + request.requestKind.version"}],
         })
     };
+    vec![
+        case("equivalent", of_v2("Equivalent"), json!({}), vec![step("POST", SCALERS, scaler("equivalent"))]),
+        case("exact", of_v2("Exact"), json!({}), vec![step("POST", SCALERS, scaler("exact"))]),
+    ]
+}
+
+fn matching() -> Vec<Case> {
     let named = |field: &str| {
         json!({
             "matchConstraints": {
@@ -292,35 +345,6 @@ fn matching() -> Vec<Case> {
         "validations": [{"expression": "request.namespace == 'other' || namespaceObject != null", "messageExpression": "request.namespace"}],
     });
     vec![
-        case(
-            "scaled",
-            json!({
-                "matchConstraints": {
-                    "resourceRules": rules(&["apps"], &["v1"], &["deployments", "deployments/scale", "deployments/status"]), "objectSelector": {},
-                },
-                "validations": [{"expression": "object.spec.replicas <= 5", "messageExpression": "object.kind + ' ' + request.?subResource.orValue('-')"}],
-            }),
-            json!({}),
-            vec![
-                step("POST", DEPLOYMENTS, deployment(6)),
-                step("POST", DEPLOYMENTS, deployment(5)),
-                step("PUT", "/apis/apps/v1/namespaces/shop/deployments/scaled/scale", scale(6)),
-                step(
-                    "PATCH",
-                    "/apis/apps/v1/namespaces/shop/deployments/scaled/scale",
-                    json!({"spec": {"replicas": 7}}),
-                ),
-                step("PUT", "/apis/apps/v1/namespaces/shop/deployments/scaled/scale", scale(4)),
-                step(
-                    "PATCH",
-                    "/apis/apps/v1/namespaces/shop/deployments/scaled/status",
-                    json!({"status": {"replicas": 1}}),
-                ),
-                step("DELETE", "/apis/apps/v1/namespaces/shop/deployments/scaled", Value::Null),
-            ],
-        ),
-        case("equivalent", of_v2("Equivalent"), json!({}), vec![step("POST", SCALERS, scaler("equivalent"))]),
-        case("exact", of_v2("Exact"), json!({}), vec![step("POST", SCALERS, scaler("exact"))]),
         case(
             "excluded",
             named("excludeResourceRules"),
@@ -549,7 +573,11 @@ async fn policies_refuse_and_warn_as_at_a_kube_apiserver() {
     let running = Own::new().built_in(BuiltIn::All).start().await.unwrap();
     let (real, own) = (Server::Real(Box::new(member.api().await)), Server::Embedded(running.service()));
     let mut cases: Vec<Case> = writes();
+    cases.extend(answers());
     cases.extend(expressions());
+    cases.extend(inputs());
+    cases.extend(subresources());
+    cases.extend(versions());
     cases.extend(matching());
     cases.extend(parameters());
     // The last one: when it is in force, so are those before it.
