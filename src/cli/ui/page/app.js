@@ -67,8 +67,8 @@ function App() {
       <a class="brand" href="#/">kubefold</a>
       <nav aria-label="Main">
         <a href="#/" aria-current=${current(route.view === 'fleet')}>Fleet</a>
-        ${SHORTCUTS.map(([resource, title]) => html`<a key=${resource} href=${`#/kind/${resource}`} aria-current=${current(route.view === 'kind' && route.resource === resource)}>${title}</a>`)}
         <a href="#/kinds" aria-current=${current(route.view === 'kinds')}>Kinds</a>
+        ${SHORTCUTS.map(([resource, title]) => html`<a key=${resource} href=${`#/kind/${resource}`} aria-current=${current(route.view === 'kind' && route.resource === resource)}>${title}</a>`)}
       </nav>
       <${SearchBox} route=${route} />
       <button type="button" class="key" aria-label="Keys" onClick=${() => help.current.showModal()}>?</button>
