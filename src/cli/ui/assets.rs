@@ -23,7 +23,7 @@ macro_rules! asset {
     };
 }
 
-const ASSETS: [Asset; 17] = [
+static ASSETS: [Asset; 17] = [
     asset!("/", HTML, "index.html"),
     asset!("style.css", STYLE),
     asset!("icon.svg", IMAGE),

@@ -86,9 +86,8 @@ impl Gate {
     /// Errors: it is not for this host, is from another page, or has no token that counts.
     pub(super) fn admit(&self, asked: &Parts) -> Result<Proof, UiRefused> {
         let host = self.host(asked)?;
-        let of_address = (asked.uri.path() == "/")
-            .then(|| query_value(asked.uri.query().unwrap_or_default(), PARAMETER))
-            .flatten();
+        let of_address =
+            (asked.uri.path() == "/").then(|| query_value(asked.uri.query().unwrap_or_default(), PARAMETER)).flatten();
         let navigates = of_address.is_some() && value(&asked.headers, "sec-fetch-mode") == Some("navigate");
         from_this_page(&asked.headers, host, navigates)?;
         if let Some(given) = of_address {
@@ -146,7 +145,8 @@ impl Gate {
 ///
 /// Source: Fetch Metadata (W3C), `Sec-Fetch-Site`; Fetch (WHATWG), `Origin`.
 fn from_this_page(headers: &HeaderMap, host: &str, navigates: bool) -> Result<(), UiRefused> {
-    let is_own = |origin: &HeaderValue| origin.to_str().ok().and_then(|origin| origin.strip_prefix("http://")) == Some(host);
+    let is_own =
+        |origin: &HeaderValue| origin.to_str().ok().and_then(|origin| origin.strip_prefix("http://")) == Some(host);
     if !headers.get_all(header::ORIGIN).iter().all(is_own) {
         return Err(UiRefused::OtherPage);
     }
@@ -241,7 +241,8 @@ mod tests {
         assert_eq!(admitted(&gate(), "/fleet/api", &[token]), Err("host"));
         assert_eq!(admitted(&gate(), "/fleet/api", &[("host", OWN), ("host", OWN), token]), Err("host"));
         assert_eq!(admitted(&gate(), "http://evil.example/fleet/api", &[("host", OWN), token]), Err("host"));
-        let everywhere = Gate::new("0.0.0.0:4000".parse().unwrap(), Secrets { token: "secret".into(), first: "once".into() });
+        let everywhere =
+            Gate::new("0.0.0.0:4000".parse().unwrap(), Secrets { token: "secret".into(), first: "once".into() });
         assert_eq!(admitted(&everywhere, "/", &[("host", "192.0.2.1:4000"), token]), Ok(Proof::Session));
         assert_eq!(admitted(&everywhere, "/", &[("host", "evil.example:4000"), token]), Err("host"));
     }

@@ -60,7 +60,10 @@ async fn serve(flags: &Ui) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
     let upstream = Upstream::new(flags.connection.config().await?)?;
     let listener = TcpListener::bind(flags.listen).await.with_context(|| {
-        format!("cannot listen on {}; name another address with --listen, or leave it out for a free port", flags.listen)
+        format!(
+            "cannot listen on {}; name another address with --listen, or leave it out for a free port",
+            flags.listen
+        )
     })?;
     let address = listener.local_addr()?;
     let secrets = Secrets::random()?;

@@ -52,7 +52,8 @@ impl Behind {
                     let stream = if request.uri().path().ends_with("/watched") { stream.lock().take() } else { None };
                     let body: Body = match stream {
                         Some(stream) => {
-                            StreamBody::new(stream.map(|line: &str| Ok(Frame::data(Bytes::from(line))))).boxed_unsync()
+                            StreamBody::new(stream.map(|line: &'static str| Ok(Frame::data(Bytes::from(line)))))
+                                .boxed_unsync()
                         }
                         None => full("{}"),
                     };
@@ -148,7 +149,9 @@ async fn the_address_sets_a_cookie_and_the_page_allows_its_own_files_alone() {
             assert!(directives.contains(&needed), "{needed}: {directives:?}");
         }
         assert!(!policy(&page).contains("unsafe"), "{directives:?}");
-        for (name, value) in [("cache-control", "no-store"), ("referrer-policy", "no-referrer"), ("x-content-type-options", "nosniff")] {
+        for (name, value) in
+            [("cache-control", "no-store"), ("referrer-policy", "no-referrer"), ("x-content-type-options", "nosniff")]
+        {
             assert_eq!(page.headers()[name], value, "{path}");
         }
         assert!(page.headers().get(header::ACCESS_CONTROL_ALLOW_ORIGIN).is_none());
@@ -185,14 +188,18 @@ async fn only_what_a_read_needs_goes_on_and_comes_back() {
 async fn everything_but_reads_of_the_api_is_refused() {
     let behind = Behind::start().await;
     for (path, headers, expected) in [
-        ("/fleet/metrics", &[][..], 404),
+        ("/fleet/metrics", &[][..], 404_u16),
         ("/fleet/api/../metrics", &[], 400),
         ("/fleet/api/%2e%2e/metrics", &[], 400),
         ("/fleetapi/v1/pods", &[], 404),
         ("/fleet", &[], 404),
         ("/api/v1/pods", &[], 404),
         ("/fleet/api/v1/namespaces/a/pods/b/proxy/", &[], 403),
-        ("/fleet/api/v1/namespaces/a/pods/b/exec?command=sh", &[("connection", "upgrade"), ("upgrade", "websocket")], 403),
+        (
+            "/fleet/api/v1/namespaces/a/pods/b/exec?command=sh",
+            &[("connection", "upgrade"), ("upgrade", "websocket")],
+            403,
+        ),
         ("/fleet/api/v1/pods", &[("upgrade", "SPDY/3.1")], 403),
         ("/fleet/api/v1/pods", &[("origin", "http://evil.example")], 403),
         ("/fleet/api/v1/pods", &[("sec-fetch-site", "cross-site")], 403),

@@ -5,6 +5,8 @@ import { cell } from './preact.js';
 const ROOT = '/fleet';
 export const TABLE = 'application/json;as=Table;v=v1;g=meta.k8s.io,application/json';
 const AGGREGATED = 'application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList';
+// Below it is the discovery of what can be searched: kubefold's own objects, for one, are in no member.
+const SEARCHED = '/apis/clusterpedia.io/v1beta1/resources';
 // Milliseconds between attempts.
 const PAUSE_FIRST = 500;
 const PAUSE_MAX = 10_000;
@@ -149,7 +151,7 @@ export function poll(path, interval, signal, take) {
 
 let discovered;
 
-// Every kind that can be listed, the preferred version alone: {group, version, resource, kind, names, isNamespaced, isWatched}.
+// Every kind that can be listed, the preferred version alone: {group, version, resource, kind, names, isNamespaced, isWatched, isSearched}.
 export function kinds() {
   discovered ??= discover().catch((error) => {
     discovered = undefined;
@@ -159,9 +161,15 @@ export function kinds() {
 }
 
 async function discover() {
-  const documents = await Promise.all(['/api', '/apis'].map((path) => json(path, { accept: AGGREGATED })));
-  const found = documents.flatMap((document) => document.items ?? []).flatMap(kindsOfGroup);
-  return found.sort((one, other) => one.resource.localeCompare(other.resource) || one.group.localeCompare(other.group));
+  const [found, searched] = await Promise.all([discoverBelow(''), discoverBelow(SEARCHED).catch(() => [])]);
+  const known = new Set(searched.map(qualified));
+  return found.map((kind) => ({ ...kind, isSearched: known.has(qualified(kind)) }))
+    .sort((one, other) => one.resource.localeCompare(other.resource) || one.group.localeCompare(other.group));
+}
+
+async function discoverBelow(root) {
+  const documents = await Promise.all(['/api', '/apis'].map((path) => json(root + path, { accept: AGGREGATED })));
+  return documents.flatMap((document) => document.items ?? []).flatMap(kindsOfGroup);
 }
 
 function kindsOfGroup(item) {

@@ -10,6 +10,8 @@ const MARGIN = 8;
 // Widths of columns. Units: characters.
 const WIDTH_MIN = 5;
 const WIDTH_MAX = 44;
+// The last column often has sentences.
+const WIDTH_LAST = 120;
 // Rows by which widths are chosen.
 const SAMPLE = 200;
 // How long a changed row is marked. Units: milliseconds.
@@ -23,9 +25,10 @@ function columnsOf({ columns, rows }, isWide) {
   const hasNamespace = columns.some(({ name }) => name === 'Namespace');
   if (!hasNamespace && rows.some(({ namespace }) => namespace)) shown.unshift({ name: 'Namespace', at: -1 });
   const sample = rows.slice(0, SAMPLE);
-  return shown.map((column) => {
-    const longest = sample.reduce((most, row) => Math.max(most, textOf(row, column).length), column.name.length);
-    return { ...column, width: Math.min(WIDTH_MAX, Math.max(WIDTH_MIN, longest)) + 2 };
+  return shown.map((column, index) => {
+    const most = index === shown.length - 1 ? WIDTH_LAST : WIDTH_MAX;
+    const longest = sample.reduce((length, row) => Math.max(length, textOf(row, column).length), column.name.length);
+    return { ...column, width: Math.min(most, Math.max(WIDTH_MIN, longest)) + 2 };
   });
 }
 

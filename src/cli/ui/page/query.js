@@ -16,6 +16,7 @@ const PLACES = {
   node: (resource) => (resource === 'pods' ? 'spec.nodeName' : undefined),
   phase: () => 'status.phase',
 };
+const PLACE = /^!?(image|node|phase)\b/;
 const COLLECTION = '/apis/clusterpedia.io/v1beta1/collectionresources/any';
 
 export const HELP = [
@@ -25,7 +26,7 @@ export const HELP = [
   ['in:east,west', 'only in these members'],
   ['label:app=web', 'by a label'],
   ['since:2h', 'created since'],
-  ['image=nginx:1.29', 'by a field: image, node, phase, or a path such as spec.replicas=3'],
+  ['image=nginx:1.29', 'by a field: image, node and phase of pods, or a path such as spec.replicas=3'],
 ];
 
 // Words, where quotes keep blanks together.
@@ -49,7 +50,9 @@ export function parse(text, all) {
     else query.names.push(word);
   }
   if (!query.kinds.length) {
-    query.kinds = all.filter((kind) => kind.isWatched && (query.isEvery || USUAL.includes(qualified(kind))));
+    // A short name of a field is asked of pods more than of anything else.
+    const usual = query.fields.some((term) => PLACE.test(term)) ? ['pods'] : USUAL;
+    query.kinds = all.filter((kind) => (query.isEvery ? kind.isSearched : usual.includes(qualified(kind))));
   }
   return query;
 }

@@ -54,7 +54,7 @@ function NoStatus({ error, objects }) {
 function summary({ members, kinds: followed }) {
   const ready = members.filter(({ state }) => state === 'ready').length;
   const objects = followed.reduce((sum, kind) => sum + kind.objects, 0);
-  return `${ready} of ${members.length} members are ready. ${objects.toLocaleString('en')} objects of ${followed.length} kinds are followed.`;
+  return `${ready} of ${members.length} members are ready. Objects that are followed: ${objects.toLocaleString('en')}, kinds: ${followed.length}.`;
 }
 
 function Notes({ status: { state, mirror, damaged = [] } }) {
