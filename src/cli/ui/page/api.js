@@ -25,16 +25,17 @@ export class Refused extends Error {
   }
 }
 
-// The warnings of answers, each text once, the newest first: {text, at, count}.
+// The warnings of answers, each once, the newest first: {text, about, isSeen}.
 export const warnings = cell([]);
 // What does not work now, by what asks for it: {text, retryAt}.
 export const problems = cell(new Map());
 
 function warn(text) {
-  const known = warnings.value.find((warning) => warning.text === text);
+  // The same warning says another time each time.
+  const about = text.replace(/(?:\d+(?:ms|[smhd]))+/g, '');
+  const known = warnings.value.find((warning) => warning.about === about);
   const rest = warnings.value.filter((warning) => warning !== known);
-  const warning = { text, at: Date.now(), isSeen: known?.isSeen ?? false };
-  warnings.set([warning, ...rest].slice(0, WARNINGS_MAX));
+  warnings.set([{ text, about, isSeen: known?.isSeen ?? false }, ...rest].slice(0, WARNINGS_MAX));
 }
 
 export function dismissWarnings() {

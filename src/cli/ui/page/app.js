@@ -134,8 +134,10 @@ function SearchBox({ route }) {
   const input = useRef();
   // The address changes by a link, or by the button to go back.
   useEffect(() => {
-    if (document.activeElement !== input.current || (route.view === 'search' && route.text.endsWith(' '))) setText(shown);
-    if (route.view === 'search' && route.text.endsWith(' ')) input.current.focus();
+    const isBegun = route.view === 'search' && route.text.endsWith(' ');
+    // What is being typed is ahead of the address.
+    if (route.view !== 'search' || isBegun || document.activeElement !== input.current) setText(shown);
+    if (isBegun) input.current.focus();
   }, [shown]);
   const go = (value) => {
     clearTimeout(timer.current);
@@ -175,7 +177,7 @@ function Banner() {
 function Warnings() {
   const news = useCell(warnings).filter(({ isSeen }) => !isSeen);
   return html`<aside aria-label="Warnings" aria-live="polite" class=${news.length ? 'warnings' : ''}>${news.length > 0 && html`
-    <ul>${news.slice(0, WARNINGS_SHOWN).map(({ text }) => html`<li key=${text}>${text}</li>`)}</ul>
+    <ul>${news.slice(0, WARNINGS_SHOWN).map(({ text, about }) => html`<li key=${about}>${text}</li>`)}</ul>
     ${news.length > WARNINGS_SHOWN && html`<p>and ${news.length - WARNINGS_SHOWN} more</p>`}
     <button type="button" onClick=${dismissWarnings}>Dismiss</button>`}</aside>`;
 }
