@@ -72,7 +72,10 @@ impl Change {
         let before = self.before();
         match (self.at.strip_prefix(earlier.at.as_slice()), earlier.at.strip_prefix(self.at.as_slice())) {
             (Some([]), _) => before.as_ref() == held || before == earlier.wanted(),
-            (Some(below), _) => held.and_then(|held| look(held, below)) == before,
+            (Some(below), _) => match held {
+                Some(held) => has_room(held, below) && look(held, below) == before,
+                None => before.is_none(),
+            },
             (_, Some(below)) => before.and_then(|before| look(&before, below)).as_ref() == held,
             (None, None) => false,
         }
@@ -353,6 +356,19 @@ fn look(document: &Value, at: &[Step]) -> Option<Value> {
         };
     }
     Some(place.clone())
+}
+
+/// Says whether something is, or could be added, at a place: nothing can lie below a text or a number.
+fn has_room(document: &Value, at: &[Step]) -> bool {
+    let Some((step, below)) = at.split_first() else { return true };
+    match (step, document) {
+        (Step::Field(name), Value::Object(fields)) => fields.get(name).is_none_or(|value| has_room(value, below)),
+        (Step::Item(key), Value::Array(items)) => {
+            items.iter().find(|item| has_key(item, key)).is_none_or(|item| has_room(item, below))
+        }
+        (Step::Text(_), Value::Array(_)) => true,
+        _ => document.is_null(),
+    }
 }
 
 /// Says whether the change is made, or was made before.

@@ -232,18 +232,20 @@ impl Journal {
 
     /// Gives an open entry the body, the parts' own values and the amendment of this one. When it returns, that is on disk.
     pub async fn amend(&self, amended: Entry) {
+        self.supersede(vec![amended], Vec::new()).await;
+    }
+
+    /// Amends open entries, and closes others whose work these have taken over. When it returns, that is on disk: all of it, or, if
+    /// the process is killed before, nothing.
+    pub(in crate::write) async fn supersede(&self, amended: Vec<Entry>, over: Vec<u64>) {
         self.note(move |this| {
             let mut inner = this.inner.lock();
-            let Some(mut open) = inner.remove(amended.id) else { return Ok(()) };
-            let entry = &mut open.begun.entry;
-            (entry.body, entry.amended) = (amended.body, amended.amended);
-            for (target, amended) in entry.targets.iter_mut().zip(amended.targets) {
-                (target.values, target.whole) = (amended.values, amended.whole);
-            }
-            let begun = open.begun.clone();
-            inner.put(Open { bytes: begun.entry.size(), ..open });
+            let begun: Vec<Begun> = amended.into_iter().filter_map(|amended| inner.amend(amended)).collect();
+            let closed: Vec<Open> = over.iter().filter_map(|id| inner.remove(*id)).collect();
             drop(inner);
-            this.table.replace(&begun)
+            let replaced = this.table.replace(&begun, over);
+            closed.iter().map(|open| &open.begun.entry).for_each(|entry| this.tell(&entry.key, &entry.uid));
+            replaced
         })
         .await;
     }
@@ -257,7 +259,7 @@ impl Journal {
             let begun = open.begun.clone();
             inner.put(open);
             drop(inner);
-            this.table.replace(&begun)?;
+            this.table.replace(std::slice::from_ref(&begun), Vec::new())?;
             // A step is kept by the member's name.
             begun.entry.targets.iter().try_for_each(|target| this.table.step(begun.entry.id, target))?;
             this.tell(&begun.entry.key, &begun.entry.uid);
@@ -404,6 +406,19 @@ impl Inner {
     fn insert(&mut self, begun: Begun) {
         let now = Instant::now();
         self.put(Open { bytes: begun.entry.size(), began: now, last_byte: now, begun });
+    }
+
+    /// Gives what the table is to have of an amended entry. `None`: it is closed.
+    fn amend(&mut self, amended: Entry) -> Option<Begun> {
+        let mut open = self.remove(amended.id)?;
+        let entry = &mut open.begun.entry;
+        (entry.body, entry.amended) = (amended.body, amended.amended);
+        for (target, amended) in entry.targets.iter_mut().zip(amended.targets) {
+            (target.values, target.whole) = (amended.values, amended.whole);
+        }
+        let begun = open.begun.clone();
+        self.put(Open { bytes: begun.entry.size(), ..open });
+        Some(begun)
     }
 
     fn put(&mut self, open: Open) {
@@ -606,6 +621,23 @@ mod tests {
         drop(journal);
         let left: Vec<_> = opened(&directory).open_entries();
         assert_eq!(left.iter().map(|entry| entry.id).collect::<Vec<_>>(), [b.id]);
+    }
+
+    #[tokio::test]
+    async fn entries_end_in_one_step_with_the_amendment_that_takes_their_place() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = opened(&directory);
+        let a = journal.begin(entry("a", Verb::Update)).await.unwrap();
+        let b = journal.begin(entry("a", Verb::Update)).await.unwrap();
+        let c = journal.begin(entry("a", Verb::Update)).await.unwrap();
+        let with = |body: &str, entry: &Entry| Entry { body: body.to_owned(), ..entry.clone() };
+        journal.supersede(vec![with("1", &b), with("2", &c)], vec![a.id, c.id + 1]).await;
+        // What a process finds that starts now, whenever this one is killed.
+        for journal in [&opened(&directory), &journal] {
+            let open = journal.open_entries();
+            let open: Vec<_> = open.iter().map(|entry| (entry.id, entry.body.as_str())).collect();
+            assert_eq!(open, [(b.id, "1"), (c.id, "2")]);
+        }
     }
 
     #[tokio::test]

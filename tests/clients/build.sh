@@ -13,7 +13,15 @@ root=${KUBEFOLD_TESTBED_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/kubefold}/clients
 export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -buildvcs=false"
 
 say() { echo "clients: $*" >&2; }
+install() {
+  command -v mvn >/dev/null && command -v javac >/dev/null && return
+  say "mvn or javac is not on the PATH; installing Debian's packages maven and default-jdk-headless"
+  { apt-get update -qq && apt-get install -y -qq --no-install-recommends maven default-jdk-headless; } >&2
+}
 digest() { cat "$@" | sha256sum | cut -c1-16; }
+
+# What comes as packages of Debian, alone: two of them cannot be installed at once.
+if [[ ${1-} == --install ]]; then install; exit; fi
 
 versions=$(go version; rustc --version; node --version; python3 --version) || { say "needs go, rustc, node and python3"; exit 1; }
 sources=(build.sh go/go.{mod,sum} go/cmd/*/*.go helm/go.{mod,sum} helm3/go.{mod,sum}
@@ -70,10 +78,7 @@ build_python() {
   "$1/bin/pip" --quiet --disable-pip-version-check install --only-binary :all: --no-deps -r python/requirements.txt
 }
 build_java() {
-  if ! { command -v mvn && command -v javac; } >/dev/null; then
-    say "mvn or javac is not on the PATH; installing Debian's packages maven and default-jdk-headless"
-    apt-get update -qq && apt-get install -y -qq --no-install-recommends maven default-jdk-headless
-  fi
+  install
   # Away from the checkout, in which Maven leaves files.
   cp java/pom.xml "$1/"
   mvn --quiet --batch-mode --file "$1/pom.xml" dependency:copy-dependencies -DoutputDirectory="$1/lib"

@@ -88,6 +88,29 @@ fn what_a_document_holds_at_a_change() {
     assert_eq!(held, [Some(json!("7")), Some(json!([[["name", "b"]], [["name", "a"]]]))]);
 }
 
+/// A value for each way in which a later change may begin where an earlier one ended.
+#[test]
+fn a_change_follows_what_left_the_value_that_it_begins_with() {
+    let one = |before: Value, after: Value| difference(&before, &after).into_iter().next().unwrap();
+    let put = one(json!({"odd": {}}), json!({"odd": {"put": 1}}));
+    for (left, follows) in [
+        (json!({"x": 0}), true),
+        (json!({}), true),
+        (json!(null), true),
+        (json!({"put": 2}), false),
+        // Nothing can be added to it: another change came in between.
+        (json!(0), false),
+        (json!([1]), false),
+    ] {
+        let earlier = one(json!({"odd": "then"}), json!({"odd": left}));
+        assert_eq!(put.follows(&earlier, Some(&left).filter(|left| !left.is_null())), follows, "{left}");
+    }
+    let deep = one(json!({"odd": {"x": {"y": 1}}}), json!({"odd": {"x": {}}}));
+    let earlier = one(json!({"odd": 0}), json!({"odd": {"x": {"y": 1}}}));
+    assert!(deep.follows(&earlier, Some(&json!({"x": {"y": 1}}))));
+    assert!(!deep.follows(&earlier, Some(&json!({"x": 1}))) && !put.follows(&deep, None));
+}
+
 fn text() -> impl Strategy<Value = Value> {
     prop_oneof![Just(json!("x")), Just(json!("y")), (0..3_i32).prop_map(Value::from), Just(json!(true))]
 }

@@ -231,11 +231,18 @@ impl Table {
         })
     }
 
-    /// Writes an entry anew. When it returns, that is on disk.
-    pub(super) fn replace(&self, begun: &Begun) -> Result<(), SqlError> {
-        let (id, entry) = (begun.entry.id, self.sealer.seal(&ENTRIES, &begun.entry.id.to_string(), begun)?);
+    /// Writes entries anew, and drops others. When it returns, that is on disk.
+    pub(super) fn replace(&self, begun: &[Begun], dropped: Vec<u64>) -> Result<(), SqlError> {
+        let sealed = |begun: &Begun| {
+            let id = begun.entry.id;
+            Ok((id, self.sealer.seal(&ENTRIES, &id.to_string(), begun)?))
+        };
+        let entries = begun.iter().map(sealed).collect::<Result<Vec<_>, SqlError>>()?;
         self.database.write(Durability::Synced, move |sql| {
-            sql.execute("UPDATE journal_entries SET entry = ?2 WHERE id = ?1", params![number(id), &entry]).map(drop)
+            for (id, entry) in entries {
+                sql.execute("UPDATE journal_entries SET entry = ?2 WHERE id = ?1", params![number(id), &entry])?;
+            }
+            dropped.into_iter().try_for_each(|id| remove(sql, id))
         })
     }
 

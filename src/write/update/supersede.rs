@@ -45,19 +45,25 @@ impl<F: Fleet> Writer<F> {
         }
         let replaced = replaced(&earlier, &update, &members);
         take_over(&mut earlier, &mut task, &waiting);
-        let is_changed = earlier.iter().any(|known| known.is_changed);
-        if is_changed {
+        let mut amended = Vec::new();
+        if earlier.iter().any(|known| known.is_changed) {
             update.body = task.to_body();
-            // This first: should the process end in between, both say the same.
-            self.journal.amend(update.clone()).await;
+            amended.push(update.clone());
         }
+        let mut over = Vec::new();
         for known in earlier {
             let is_over = known.is_changed && waiting.iter().all(|at| is_empty(known.task.others.get(*at)));
             if is_over || replaced.contains(&known.entry.id) {
-                self.journal.finish(known.entry.id);
+                over.push(known.entry.id);
             } else if known.is_changed {
-                self.journal.amend(Entry { body: known.task.to_body(), ..known.entry.clone() }).await;
+                amended.push(Entry { body: known.task.to_body(), ..known.entry.clone() });
             }
+        }
+        if amended.is_empty() {
+            over.into_iter().for_each(|id| self.journal.finish(id));
+        } else {
+            // In one step: two entries that begin at the same value would keep each other from a part.
+            self.journal.supersede(amended, over).await;
         }
         // What has nothing to change there, or is back to where it was before the member was lost.
         if task.manner.managed_fields.is_none() {
