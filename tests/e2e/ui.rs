@@ -141,3 +141,26 @@ async fn an_object_has_parts_and_logs(browser: &mut Browser, west: &Member) {
     browser.click("link", "Events").await;
     browser.see(".grid", "Scheduled").await;
 }
+
+/// What the page works out by itself: queries, differences, ages, and rows of pages and events.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_parts_of_the_page_that_need_no_browser() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let home = tempfile::tempdir().unwrap();
+    // Node takes a file for a module where a package says so; a browser always does.
+    std::fs::write(home.path().join("package.json"), r#"{"type": "module"}"#).unwrap();
+    for folder in ["", "vendor"] {
+        std::fs::create_dir_all(home.path().join(folder)).unwrap();
+        for entry in std::fs::read_dir(root.join("src/cli/ui/page").join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "js") {
+                std::fs::copy(&path, home.path().join(folder).join(path.file_name().unwrap())).unwrap();
+            }
+        }
+    }
+    let mut node = tokio::process::Command::new("node");
+    node.arg("--test").arg(root.join("tests/clients/node/page.test.mjs")).env("PAGE", home.path());
+    let run = tokio::time::timeout(SOON, node.kill_on_drop(true).output()).await.unwrap().unwrap();
+    let said = String::from_utf8_lossy(&run.stdout);
+    assert!(run.status.success() && said.contains("# fail 0") && !said.contains("# pass 0"), "{said}");
+}
