@@ -60,7 +60,7 @@ async fn a_person_sees_the_fleet_live_in_a_browser() {
     line.cut().await;
     browser.press(&["f"]).await;
     browser.see("main", "1 of 2 members are ready").await;
-    browser.see("td .bad, td .odd", "d").await;
+    browser.see("tr:has(.bad, .odd)", "west").await;
     browser.press(&["/"]).await;
     browser.write("kind:configmaps first-").await;
     browser.see("aside", "west").await;
@@ -124,7 +124,7 @@ async fn an_object_has_parts_and_logs(browser: &mut Browser, west: &Member) {
     browser.see(".grid", "east,west").await;
     browser.press(&["Enter"]).await;
     browser.see("pre", "kind: Deployment").await;
-    browser.click("link", "Parts").await;
+    browser.click(".tabs", "Parts").await;
     browser.see(".parts", "west").await;
     west.kubectl(&["annotate", "deployment", "placed", "-n", SPACE, "by=hand"]).await.ok();
     browser.see("table", ".metadata.annotations.by").await;
@@ -136,10 +136,10 @@ async fn an_object_has_parts_and_logs(browser: &mut Browser, west: &Member) {
     browser.see(".grid", "Running").await;
     browser.press(&["ArrowDown", "Enter"]).await;
     browser.see("pre", "kind: Pod").await;
-    browser.click("link", "Logs").await;
+    browser.click(".tabs", "Logs").await;
     browser.see("pre", "hello from west").await;
-    browser.click("link", "Events").await;
-    browser.see(".grid", "Scheduled").await;
+    browser.click(".tabs", "Events").await;
+    browser.see(".grid", "Last Seen").await;
 }
 
 /// What the page works out by itself: queries, differences, ages, and rows of pages and events.

@@ -60,9 +60,9 @@ impl Browser {
         self.obey(json!({"do": "type", "text": text})).await;
     }
 
-    /// Chooses a link, a button, ... by its name.
-    pub async fn click(&mut self, role: &str, name: &str) {
-        self.obey(json!({"do": "click", "role": role, "name": name})).await;
+    /// Chooses what has a text, in the element with a selector.
+    pub async fn click(&mut self, within: &str, text: &str) {
+        self.obey(json!({"do": "click", "within": within, "text": text})).await;
     }
 
     /// Opens an address, and gives the status of the answer.

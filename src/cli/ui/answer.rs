@@ -72,6 +72,9 @@ impl Site {
         }
         if proof == Proof::Address {
             let mut entry = html(StatusCode::OK, ENTRY);
+            // Not in a sandbox: what that asks for has another origin, and so no cookie.
+            let policy = HeaderValue::from_static(PAGE_POLICY);
+            entry.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
             let cookie = HeaderValue::from_str(&self.gate.cookie());
             entry.headers_mut().extend(cookie.ok().map(|cookie| (header::SET_COOKIE, cookie)));
             return Ok(entry);

@@ -135,6 +135,7 @@ async fn the_address_sets_a_cookie_and_the_page_allows_its_own_files_alone() {
     assert_eq!(entry.status(), StatusCode::OK);
     let cookie = entry.headers()[header::SET_COOKIE].to_str().unwrap();
     assert_eq!(cookie, format!("{}; Path=/; HttpOnly; SameSite=Strict", behind.cookie()));
+    assert!(!policy(&entry).contains("sandbox"), "what a sandbox asks for has no cookie");
     assert!(text(entry).await.contains("content=\"0;url=/\""));
     for (path, media) in [
         ("/", "text/html; charset=utf-8"),

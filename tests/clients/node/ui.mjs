@@ -39,11 +39,11 @@ const orders = {
   },
   // Waits until a text is seen, in the element with a selector if there is one.
   async see({ text, within = 'body' }) {
-    await page.locator(within).getByText(text).first().waitFor();
+    await page.locator(within).filter({ hasText: text }).first().waitFor();
   },
   // Waits until a text is not there.
   async miss({ text, within = 'body' }) {
-    await page.locator(within).getByText(text).first().waitFor({ state: 'detached' });
+    await page.locator(within).filter({ hasText: text }).first().waitFor({ state: 'detached' });
   },
   async press({ key }) {
     await page.keyboard.press(key);
@@ -51,8 +51,8 @@ const orders = {
   async type({ text }) {
     await page.keyboard.type(text);
   },
-  async click({ role, name }) {
-    await page.getByRole(role, { name, exact: true }).first().click();
+  async click({ within, text }) {
+    await page.locator(within).getByText(text, { exact: true }).first().click();
   },
   // Where the focus is, what the address is, and what is asked of the page.
   async state() {
