@@ -116,18 +116,18 @@ async fn searched_by_keys(browser: &mut Browser) {
 async fn an_object_has_parts_and_logs(browser: &mut Browser, west: &Member) {
     browser.press(&["/"]).await;
     browser.write("kind:deployments placed").await;
-    browser.see(".grid", "east,west").await;
+    browser.see(".grid", "placed").await;
     browser.press(&["ArrowDown", "Enter"]).await;
     browser.see("pre", "kind: Deployment").await;
     browser.miss("pre", "managedFields").await;
     browser.press(&["Escape"]).await;
-    browser.see(".grid", "east,west").await;
+    browser.see(".grid", "placed").await;
     browser.press(&["Enter"]).await;
     browser.see("pre", "kind: Deployment").await;
     browser.click(".tabs", "Parts").await;
     browser.see(".parts", "west").await;
-    west.kubectl(&["annotate", "deployment", "placed", "-n", SPACE, "by=hand"]).await.ok();
-    browser.see("table", ".metadata.annotations.by").await;
+    west.kubectl(&["label", "deployment", "placed", "-n", SPACE, "by=hand"]).await.ok();
+    browser.see("table", ".metadata.labels.by").await;
     browser.see("main", "kubefold.io/differs: west").await;
     assert_eq!(browser.audit().await, Vec::<String>::new(), "an object and its parts");
     browser.press(&["/"]).await;

@@ -60,10 +60,12 @@ test('a query is a request', () => {
 });
 
 test('parts differ in what no server assigns', () => {
-  const part = (uid, rest) => ({ metadata: { uid, name: 'a', annotations: { 'b.io/c': 'd' } }, ...rest });
+  const part = (uid, rest) => ({ metadata: { uid, name: 'a', annotations: { 'b.io/c': 'd', 'kubefold.io/placement': `${uid}` } }, ...rest });
   assert.deepEqual(differences([part(1, { spec: { list: [1, { x: 1 }] } }), part(2, { spec: { list: [1, { x: 1 }] } })]), []);
   const found = differences([part(1, { spec: { list: [1, { x: 1 }], one: null } }), part(2, { spec: { list: [1, { x: 2 }] } })]);
   assert.deepEqual(found, [{ path: '.spec.list[1].x', values: ['1', '2'] }, { path: '.spec.one', values: ['null', '(absent)'] }]);
+  const [only] = differences([{ metadata: { annotations: { a: 'b' } } }, { metadata: {} }]);
+  assert.deepEqual(only, { path: '.metadata.annotations.a', values: ['"b"', '(absent)'] });
 });
 
 // A server with rows `a0`, `a1`, ... of which a test says what happens.

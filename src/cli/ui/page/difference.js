@@ -2,6 +2,8 @@
 
 // What each server assigns by itself.
 const OWN = new Set(['uid', 'resourceVersion', 'creationTimestamp', 'generation', 'managedFields', 'selfLink']);
+// It names the member whose part it is.
+const MARKER = 'kubefold.io/placement';
 
 // Differences of the parts' fields: [{path, values}], where `values` has one text for each part. `parts` are objects, in order.
 export function differences(parts) {
@@ -11,8 +13,10 @@ export function differences(parts) {
 }
 
 function stripped({ metadata = {}, ...rest }) {
-  const kept = Object.entries(metadata).filter(([name]) => !OWN.has(name));
-  return { ...rest, metadata: Object.fromEntries(kept) };
+  const { annotations = {}, ...own } = metadata;
+  const without = (fields, isLeftOut) => Object.fromEntries(Object.entries(fields).filter(([name]) => !isLeftOut(name)));
+  const kept = { ...without(own, (name) => OWN.has(name)), annotations: without(annotations, (name) => name === MARKER) };
+  return { ...rest, metadata: kept };
 }
 
 function compare(path, values, found) {
