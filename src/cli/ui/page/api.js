@@ -88,7 +88,8 @@ function problem(id, text, retryAt) {
   problems.set(all);
 }
 
-function wait(milliseconds, signal) {
+// Ends after some time, or with the signal.
+export function wait(milliseconds, signal) {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, milliseconds);
     signal.addEventListener('abort', () => {

@@ -1,6 +1,6 @@
 // A list of any length, live: its first pages as far as somebody has scrolled, and a watch from the revision that they are of.
 
-import { TABLE, Refused, ask, json, lines, persist } from './api.js';
+import { TABLE, Refused, ask, json, lines, persist, wait } from './api.js';
 import { cell } from './preact.js';
 
 // Rows of a page, and of the pages for somebody who has scrolled far ahead.
@@ -117,7 +117,7 @@ export class Rows {
     if (this.#version === null) await this.#list(signal);
     works();
     if (!this.#isWatched) {
-      await rest(POLL, signal);
+      await wait(POLL, signal);
       this.#version = null;
       return;
     }
@@ -141,7 +141,7 @@ export class Rows {
       }
       throw error;
     }
-    await rest(REST, signal);
+    await wait(REST, signal);
   }
 
   #url(more) {
@@ -240,14 +240,4 @@ export class Rows {
     }
     return low;
   }
-}
-
-function rest(milliseconds, signal) {
-  return new Promise((resolve) => {
-    const timer = setTimeout(resolve, milliseconds);
-    signal.addEventListener('abort', () => {
-      clearTimeout(timer);
-      resolve();
-    }, { once: true });
-  });
 }
