@@ -56,7 +56,16 @@ impl Own {
         kinds.extend(members.kind()?);
         let policies = Policies::new(Arc::clone(stores), file.clone());
         kinds.extend(policies.kinds()?);
-        let objects = Arc::new(OwnObjects::start(storage, kinds, key.key(true)?).await?);
+        let state_key = key.key(true)?;
+        let has_earlier = state_key.has_earlier();
+        let objects = Arc::new(OwnObjects::start(storage, kinds, state_key).await?);
+        if has_earlier {
+            let file = key.path().display().to_string();
+            tracing::info!(
+                file,
+                "the state is encrypted with the first key of the file: its other keys are not needed any more"
+            );
+        }
         let mut groups = objects.groups().to_vec();
         groups.push(search_group());
         stores.set_own(&groups);

@@ -274,7 +274,7 @@ pub(super) struct Unreached {
     to_do: String,
 }
 
-fn what_to_do(cause: &str) -> String {
+pub(super) fn what_to_do(cause: &str) -> String {
     if cause.contains("UnknownIssuer") || cause.contains("BadSignature") {
         return format!(
             " (another authority than the kubeconfig's made the certificate): is it another server, or has kubefold a new \

@@ -195,6 +195,16 @@ Examples:
 A word without an operator is looked for in names; image, phase and node stand for the fields of the kind, and every other
 field is a path, such as .spec.replicas. Names are the members' own: the CLUSTER column says whose.";
 
+pub(super) const UI: &str = "\
+Examples:
+  # The fleet of the current context
+  kubefold ui
+
+  # On a machine without a screen: forward the port, and open the printed address here
+  ssh -L 8001:127.0.0.1:8001 build-host kubefold ui --no-browser --listen 127.0.0.1:8001
+
+The page reads only. Whoever has the printed address can read what you can, so keep it to yourself. docs/ui.md says more.";
+
 pub(super) const CORDON: &str = "\
 Examples:
   kubefold cordon east --state-dir ./state

@@ -33,6 +33,7 @@ mod search;
 mod served;
 mod serving;
 mod status;
+mod ui;
 mod version;
 
 use std::{
@@ -110,6 +111,9 @@ enum Command {
     /// Search the objects of all members by fields, labels, owners and times.
     #[command(after_help = help::SEARCH)]
     Search(Box<search::Search>),
+    /// Open a page on this machine that shows the fleet, with your rights.
+    #[command(after_help = help::UI)]
+    Ui(ui::Ui),
     /// Let a member get nothing new; what it has stays.
     #[command(after_help = help::CORDON)]
     Cordon(moves::Cordon),
@@ -264,6 +268,7 @@ pub fn main() -> ExitCode {
         Command::Status(flags) => status::print(&flags),
         Command::Plan(flags) => plan::print(&flags),
         Command::Search(flags) => search::run(&flags),
+        Command::Ui(flags) => ui::run(&flags),
         Command::Cordon(flags) => flags.run(Verb::Cordon),
         Command::Uncordon(flags) => flags.run(Verb::Uncordon),
         Command::Drain(flags) => flags.run(),

@@ -116,7 +116,37 @@ impl File {
             sql.batch(&format!("PRAGMA max_page_count = {pages}"))
         })?;
         let key = self.key.clone();
-        self.write(move |sql| prove(sql, key.as_deref()))
+        self.write(move |sql| prove(sql, key.as_deref()))?;
+        match &self.key {
+            Some(key) if key.has_earlier() => self.renew(key),
+            _ => Ok(()),
+        }
+    }
+
+    /// Encrypts with the first key what an earlier one has encrypted. Whoever is killed in between goes on at the next start: the
+    /// proof is last.
+    fn renew(&self, key: &Arc<StateKey>) -> Result<(), SqlError> {
+        let secrets = "SELECT id, version, member FROM feeds WHERE \"group\" = '' AND resource = 'secrets'";
+        let feeds = self.database.read(|sql| {
+            sql.rows(secrets, &[], |row| Ok((row.get::<i64>(0)?, row.get::<String>(1)?, row.get::<String>(2)?)))
+        })?;
+        for (id, version, member) in feeds {
+            let Some(member) = MemberName::new(&member) else { continue };
+            let feed = MirroredKind { gvr: Gvr::new("", &version, "secrets"), member };
+            let mut after = Some(String::new());
+            while let Some(from) = after {
+                let (feed, key) = (feed.clone(), Arc::clone(key));
+                after = self.write(move |sql| renew_page(sql, id, &feed, &key, &from))?;
+            }
+        }
+        let key = Arc::clone(key);
+        self.write(move |sql| {
+            let proof: Option<Vec<u8>> = sql.row("SELECT proof FROM key_proof", &[], |row| row.get(0))?;
+            match proof.map(|proof| key.renewed(PROOF_PLACE, &proof)).transpose()?.flatten() {
+                Some(proof) => sql.execute("UPDATE key_proof SET proof = ?1", params![&proof]).map(drop),
+                None => Ok(()),
+            }
+        })
     }
 
     /// When what is deleted of a kind now is noted to be. `None`: it is not kept.
@@ -403,6 +433,28 @@ fn prove(sql: Sql<'_>, key: Option<&StateKey>) -> Result<(), SqlError> {
         sql.execute("INSERT INTO key_proof VALUES (1, ?1)", params![&proof])?;
     }
     Ok(())
+}
+
+/// Encrypts some rows anew. Gives the last one's key, unless there are no more.
+fn renew_page(
+    sql: Sql<'_>,
+    id: i64,
+    feed: &MirroredKind,
+    key: &StateKey,
+    after: &str,
+) -> Result<Option<String>, SqlError> {
+    let page =
+        "SELECT key, document FROM objects WHERE feed = ?1 AND key > ?2 AND deleted_us = 0 ORDER BY key LIMIT ?3";
+    let rows =
+        sql.rows(page, params![id, after, PAGE_OBJECTS], |row| Ok((row.get::<String>(0)?, row.get::<Vec<u8>>(1)?)))?;
+    let update = "UPDATE objects SET document = ?3 WHERE feed = ?1 AND key = ?2 AND deleted_us = 0";
+    for (own_key, document) in &rows {
+        // One that is damaged is found when it is read.
+        if let Ok(Some(document)) = key.renewed(&place(feed, own_key), document) {
+            sql.execute(update, params![id, own_key, &document])?;
+        }
+    }
+    Ok(rows.into_iter().next_back().map(|(own_key, _)| own_key))
 }
 
 const PUT: &str = "INSERT INTO objects (feed, key, uid, revision, digest, document) VALUES (?1, ?2, ?3, ?4, ?5, ?6)

@@ -253,12 +253,14 @@ fn a_full_file_has_what_was_before_and_goes_on_once_there_is_room() {
 #[test]
 fn secrets_are_kept_with_a_key_of_ones_own_alone_and_with_another_one_no_more() {
     let (directory, keys) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let key = |byte: u8| {
-        let path = keys.path().join(byte.to_string());
-        fs::write(&path, STANDARD.encode([byte; 32])).unwrap();
+    let keys_of = |bytes: &[u8]| {
+        let path = keys.path().join(format!("{bytes:?}"));
+        let lines = bytes.iter().map(|byte| format!("{}\n", STANDARD.encode([*byte; 32])));
+        fs::write(&path, lines.collect::<String>()).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         KeyFile::new(Some(path), keys.path())
     };
+    let key = |byte: u8| keys_of(&[byte]);
     let opened = |key: Option<KeyFile>| Mirror::open(directory.path(), &config(""), key);
     let mut world = World::new("secrets", "Secret");
     world.event("one", Some("hunter"));
@@ -270,6 +272,10 @@ fn secrets_are_kept_with_a_key_of_ones_own_alone_and_with_another_one_no_more() 
         files.any(|bytes| bytes.windows(6).any(|window| window == b"hunter"))
     };
     assert!(!is_on_disk());
+    // Another key is put before it, and then it goes.
+    for bytes in [&[1, 3][..], &[3, 1], &[3], &[1, 3], &[1]] {
+        assert_eq!(kept(&opened(Some(keys_of(bytes))), &world.of).unwrap().1, world.objects, "{bytes:?}");
+    }
     assert_eq!(kept(&opened(Some(key(2))), &world.of), None, "another key");
     world.store.give_changes_back(&world.of.member);
     world.write(&opened(Some(key(2)))).unwrap();

@@ -46,7 +46,7 @@ use kubefold_apiserver::{
     registry::Registry,
     serve::ApiServer,
     server::{Running, ServerError},
-    storage::{Bounds, Postgres, PostgresError, Sqlite, SqliteError, Storage},
+    storage::{Bounds, Postgres, PostgresError, Sqlite, SqliteError, Storage, StorageError},
     typed::{IntoKinds, KindError},
 };
 use kubefold_serving::caller::Caller;
@@ -74,6 +74,9 @@ pub enum OwnStartError {
     /// The database.
     #[error("cannot open kubefold's own objects in PostgreSQL: {0}")]
     Postgres(#[from] PostgresError),
+    /// Its Secrets cannot be encrypted with the key of now.
+    #[error("the Secrets among kubefold's own objects cannot be encrypted anew: {0}")]
+    Renew(StorageError),
     /// A kind is not as Kubernetes wants it.
     #[error(transparent)]
     Kind(#[from] KindError),

@@ -16,6 +16,7 @@ mod search;
 mod serve;
 mod stores;
 mod stream;
+mod ui;
 mod upstream;
 mod view;
 mod write;
@@ -36,6 +37,7 @@ pub use self::{
     serve::GateError,
     stores::StoresError,
     stream::StreamError,
+    ui::UiRefused,
     view::{ImpersonationRefused, ViewError},
     write::{InvalidField, ObjectRef, PartError, Settling, WriteError},
 };

@@ -64,6 +64,19 @@ impl Shared {
         self.files.write(name, &sealed).map_err(sql)
     }
 
+    /// Encrypts with the first key what an earlier one has encrypted.
+    ///
+    /// Blocks. Errors: the database does not answer; a file was encrypted with a key that is not here.
+    pub(super) fn renew(&self) -> Result<(), SharedError> {
+        if !self.key.has_earlier() {
+            return Ok(());
+        }
+        for (name, text) in self.all()? {
+            self.write(&name, &text)?;
+        }
+        Ok(())
+    }
+
     /// What the database has.
     pub(super) fn all(&self) -> Result<BTreeMap<String, String>, SharedError> {
         let sealed = self.files.all().map_err(|source| SharedError::Sql { name: "what".to_owned(), source })?;

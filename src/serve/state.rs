@@ -106,6 +106,7 @@ impl StateDir {
     /// Blocks. Errors: the database, or what is in it, does not go with this directory.
     pub fn share(&self, shared: Shared) -> Result<(), StateError> {
         self.meet(&shared)?;
+        shared.renew().map_err(Box::new)?;
         self.shared.set(shared).ok();
         Ok(())
     }

@@ -70,6 +70,7 @@ mod state;
 mod stored;
 mod streams;
 mod table;
+mod ui;
 mod verbs;
 
 mod write;

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    admission,
     definitions::Definitions,
     endpoint::{Endpoint, EndpointError},
     faults::Faults,
@@ -53,11 +54,17 @@ impl Cluster {
         let registry = built_in(Arc::new(Memory::default()), env);
         fill(registry.clone()).await?;
         bootstrap(&registry).await?;
+        let admitter = admission::start(&registry, tasks, stop).await?;
+        let registry = match &admitter {
+            Some(admitter) => registry.admitted_by(Arc::new(admitter.clone())),
+            None => registry,
+        };
         if let Some(definitions) = Definitions::new(registry.clone()) {
             tasks.spawn(definitions.follow_until(stop.clone()));
         }
         let settings = Settings {
             drain: stop.clone(),
+            admitter,
             pods: Arc::new(Logs::new(registry.env().clone())),
             ..Settings::new(&options.version)
         };

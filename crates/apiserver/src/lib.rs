@@ -7,6 +7,7 @@
 //! The members of `kubefold demo` are such servers, too. It speaks for itself alone: nothing in it knows of fleets.
 //!
 //! - `schema`: the types of an object's fields; decoding, defaults, pruning, validation, OpenAPI documents
+//! - `rules`: rules in CEL of custom resources, and expressions of admission policies
 //! - `patch`: JSON, merge, strategic and apply patches; managed fields
 //! - `cron`: schedules of cron jobs, for `kinds` and `sim`
 //! - `kinds`: what a server knows of a kind, its strategy, and the built-in kinds
@@ -14,9 +15,9 @@
 //! - `storage`: keys, values, revisions, watches: a trait, memory, a file of SQLite, PostgreSQL, etcd
 //! - `registry`: create, get, list, watch, update, patch, delete over a storage, for any kind
 //! - `definitions`: custom resources, whose kinds come and go
-//! - `rules`: rules in CEL of custom resources
 //! - `typed`: kinds of Rust types
 //! - `rbac`: who may do what, by roles and bindings
+//! - `admission`: policies that refuse writes
 //! - `serve`: the registry over HTTP, with discovery
 //! - `sim`: namespaces that end, garbage that is collected; and controllers, a scheduler and a kubelet that make workloads
 //!   live
@@ -27,6 +28,7 @@
 //!
 //! May name: `serving`, `sql`, `table`, `wire`. Rooms in it name those above them in this list only.
 
+pub mod admission;
 #[cfg(feature = "demo")]
 pub mod cluster;
 mod cron;

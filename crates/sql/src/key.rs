@@ -14,7 +14,7 @@ use aws_lc_rs::{
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 
-use crate::MODE;
+use crate::{MODE, SqlError};
 
 /// Units: bytes.
 const KEY_LEN: usize = 32;
@@ -42,7 +42,7 @@ pub enum KeyError {
         cause: io::Error,
     },
     /// The file holds something else.
-    #[error("{0} holds no key; a key is 32 random bytes in base64, in one line")]
+    #[error("{0} holds no key, or more than keys; a key is 32 random bytes in base64, in a line of its own")]
     Form(PathBuf),
     /// More than its user and group may read the file.
     #[error(
@@ -106,8 +106,7 @@ impl KeyFile {
         if mode & 0o007 != 0 {
             return Err(KeyError::Open { path: self.path.clone(), mode });
         }
-        let bytes = STANDARD.decode(text.trim()).ok().filter(|bytes| bytes.len() == KEY_LEN);
-        bytes.map(|bytes| Some(StateKey::new(&bytes))).ok_or_else(|| KeyError::Form(self.path.clone()))
+        StateKey::read(&text).map(Some).ok_or_else(|| KeyError::Form(self.path.clone()))
     }
 
     /// Makes the file: whole or not at all.
@@ -124,7 +123,7 @@ impl KeyFile {
             self.path.parent().map_or(Ok(()), |directory| fs::File::open(directory)?.sync_all())
         };
         write().map_err(|cause| KeyError::Io { path: self.path.clone(), cause })?;
-        Ok(StateKey::new(&bytes))
+        Ok(StateKey::new(&bytes, Vec::new()))
     }
 }
 
@@ -132,7 +131,12 @@ impl KeyFile {
 ///
 /// Each record has a key of its own, derived with HKDF-SHA256 by a random salt, so that the number of records of one key
 /// file has no bound. Source: NIST SP 800-38D, section 8.3, which allows 2^32 random nonces of one key.
-pub struct StateKey(hkdf::Prk);
+///
+/// A file may have several keys: the first encrypts, each reads.
+pub struct StateKey {
+    first: hkdf::Prk,
+    earlier: Vec<hkdf::Prk>,
+}
 
 impl fmt::Debug for StateKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -141,9 +145,22 @@ impl fmt::Debug for StateKey {
 }
 
 impl StateKey {
-    /// A key of 32 random bytes.
-    fn new(bytes: &[u8]) -> Self {
-        Self(hkdf::Prk::new_less_safe(hkdf::HKDF_SHA256, bytes))
+    /// The keys of a file's lines; `None`: there is none, or a line is no key.
+    fn read(text: &str) -> Option<Self> {
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        let keys = lines.map(|line| STANDARD.decode(line).ok().filter(|bytes| bytes.len() == KEY_LEN));
+        let mut keys = keys.collect::<Option<Vec<_>>>()?.into_iter();
+        Some(Self::new(&keys.next()?, keys.map(|bytes| derives_keys(&bytes)).collect()))
+    }
+
+    /// A key of 32 random bytes, and those that it follows.
+    fn new(bytes: &[u8], earlier: Vec<hkdf::Prk>) -> Self {
+        Self { first: derives_keys(bytes), earlier }
+    }
+
+    /// Says whether it reads what other keys than its first have encrypted.
+    pub fn has_earlier(&self) -> bool {
+        !self.earlier.is_empty()
     }
 
     /// Says whether a record is encrypted, with whatever key.
@@ -158,7 +175,7 @@ impl StateKey {
         let mut seal = || -> Result<Vec<u8>, Unspecified> {
             let mut salt = [0; SALT_LEN];
             rand::fill(&mut salt)?;
-            let nonce = self.derived(&salt)?.seal_in_place_append_tag(Aad::from(place), &mut record)?;
+            let nonce = derived(&self.first, &salt)?.seal_in_place_append_tag(Aad::from(place), &mut record)?;
             Ok([&[FORMAT], &salt[..], nonce.as_ref(), &record].concat())
         };
         seal().map_err(|Unspecified| KeyError::Random)
@@ -168,22 +185,40 @@ impl StateKey {
     ///
     /// Errors: it is another record's, or another key's.
     pub fn open(&self, place: &str, record: &[u8]) -> Result<Vec<u8>, SealedError> {
-        let open = || {
-            let (salt, rest) = record.strip_prefix(&[FORMAT])?.split_at_checked(SALT_LEN)?;
-            let (nonce, sealed) = rest.split_at_checked(NONCE_LEN)?;
-            let (nonce, mut sealed) = (Nonce::try_assume_unique_for_key(nonce).ok()?, sealed.to_vec());
-            let opened = self.derived(salt).ok()?.open_in_place(nonce, Aad::from(place), &mut sealed).ok()?.len();
-            sealed.truncate(opened);
-            Some(sealed)
-        };
-        open().ok_or(SealedError)
+        let mut keys = std::iter::once(&self.first).chain(&self.earlier);
+        keys.find_map(|key| opened(key, place, record)).ok_or(SealedError)
     }
 
-    fn derived(&self, salt: &[u8]) -> Result<RandomizedNonceKey, Unspecified> {
-        let mut key = [0; KEY_LEN];
-        self.0.expand(&[PURPOSE, salt], hkdf::HKDF_SHA256)?.fill(&mut key)?;
-        RandomizedNonceKey::new(&AES_256_GCM, &key)
+    /// Encrypts a record anew that an earlier key has encrypted. `None`: the first key has.
+    ///
+    /// Errors: it is another record's, or another key's; the system gives no random numbers.
+    pub fn renewed(&self, place: &str, record: &[u8]) -> Result<Option<Vec<u8>>, SqlError> {
+        if opened(&self.first, place, record).is_some() {
+            return Ok(None);
+        }
+        Ok(Some(self.seal(place, self.open(place, record)?)?))
     }
+}
+
+fn derives_keys(bytes: &[u8]) -> hkdf::Prk {
+    hkdf::Prk::new_less_safe(hkdf::HKDF_SHA256, bytes)
+}
+
+/// The key of one record.
+fn derived(key: &hkdf::Prk, salt: &[u8]) -> Result<RandomizedNonceKey, Unspecified> {
+    let mut bytes = [0; KEY_LEN];
+    key.expand(&[PURPOSE, salt], hkdf::HKDF_SHA256)?.fill(&mut bytes)?;
+    RandomizedNonceKey::new(&AES_256_GCM, &bytes)
+}
+
+/// What a record says; `None`: it is another record's, or another key's.
+fn opened(key: &hkdf::Prk, place: &str, record: &[u8]) -> Option<Vec<u8>> {
+    let (salt, rest) = record.strip_prefix(&[FORMAT])?.split_at_checked(SALT_LEN)?;
+    let (nonce, sealed) = rest.split_at_checked(NONCE_LEN)?;
+    let (nonce, mut sealed) = (Nonce::try_assume_unique_for_key(nonce).ok()?, sealed.to_vec());
+    let opened = derived(key, salt).ok()?.open_in_place(nonce, Aad::from(place), &mut sealed).ok()?.len();
+    sealed.truncate(opened);
+    Some(sealed)
 }
 
 #[cfg(test)]
@@ -191,7 +226,7 @@ mod tests {
     use super::*;
 
     fn key(byte: u8) -> StateKey {
-        StateKey::new(&[byte; KEY_LEN])
+        StateKey::new(&[byte; KEY_LEN], Vec::new())
     }
 
     #[test]
@@ -214,6 +249,26 @@ mod tests {
             let mut changed = sealed.clone();
             changed[at] ^= 1;
             refused(key(1), "entries/7", &changed);
+        }
+    }
+
+    #[test]
+    fn a_file_may_have_several_keys_of_which_the_first_encrypts_and_each_reads() {
+        let line = |byte: u8| STANDARD.encode([byte; KEY_LEN]);
+        let both = StateKey::read(&format!("{}\n\n {}\n", line(2), line(1))).unwrap();
+        assert!(both.has_earlier() && !StateKey::read(&line(1)).unwrap().has_earlier());
+        let (old, new) = (key(1).seal("a", b"text".to_vec()).unwrap(), both.seal("a", b"text".to_vec()).unwrap());
+        assert_eq!(both.open("a", &old).unwrap(), b"text");
+        assert!(key(2).open("a", &new).is_ok() && key(1).open("a", &new).is_err());
+        let renewed = both.renewed("a", &old).unwrap().unwrap();
+        assert_eq!(key(2).open("a", &renewed).unwrap(), b"text");
+        assert!(both.renewed("a", &renewed).unwrap().is_none());
+        for record in [key(3).seal("a", Vec::new()).unwrap(), b"{}".to_vec()] {
+            assert!(both.renewed("a", &record).is_err());
+        }
+        assert!(both.renewed("b", &old).is_err(), "it is another record's");
+        for text in ["", "\n", "c2hvcnQ=", &format!("{}\nc2hvcnQ=", line(1))] {
+            assert!(StateKey::read(text).is_none(), "{text:?}");
         }
     }
 
@@ -241,7 +296,7 @@ mod tests {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         };
         write("c2hvcnQ=", 0o600);
-        assert!(said(false).contains("holds no key; a key is 32 random bytes in base64"), "{}", said(false));
+        assert!(said(false).contains("holds no key, or more than keys; a key is 32 random bytes"), "{}", said(false));
         write(&STANDARD.encode([7; KEY_LEN]), 0o644);
         assert!(said(false).contains("everybody may read") && said(false).contains("(mode 644)"), "{}", said(false));
         write(&format!("{}\n", STANDARD.encode([7; KEY_LEN])), 0o440);

@@ -48,7 +48,8 @@ impl Reason {
 /// One of several causes inside `details`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cause {
-    /// Machine-readable cause.
+    /// Machine-readable cause; empty if there is no word for it.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
     /// What happened, for people.
     pub message: String,

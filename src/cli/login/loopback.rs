@@ -88,7 +88,7 @@ async fn bind(listen: &[Listen]) -> anyhow::Result<(TcpListener, String)> {
 }
 
 /// Opens a browser where there is a screen to show it on: elsewhere xdg-open takes the terminal for one.
-fn open(url: &str) -> bool {
+pub(in crate::cli) fn open(url: &str) -> bool {
     let has = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let opener = match std::env::consts::OS {
         "macos" => "open",

@@ -19,7 +19,7 @@ pub(super) fn say(text: &str) {
 }
 
 /// A secret of 256 bits, in letters that a URL may have.
-pub(super) fn secret() -> anyhow::Result<String> {
+pub(in crate::cli) fn secret() -> anyhow::Result<String> {
     let mut bytes = [0; 32];
     if aws_lc_rs::rand::fill(&mut bytes).is_err() {
         bail!("this machine gives no random numbers");

@@ -27,7 +27,7 @@ use self::{
 use crate::cli::print as print_text;
 use kubefold_wire::golang::Quoted;
 
-pub(super) use self::{cache::Logout, flags::Login};
+pub(super) use self::{cache::Logout, flags::Login, loopback::open as open_browser, machine::secret};
 
 /// A person has logged in by then.
 const LOGIN_MAX: Duration = Duration::from_mins(5);

@@ -40,7 +40,9 @@ impl System {
     /// Errors: the storage's.
     pub(super) async fn start(storage: Arc<dyn Storage>, key: StateKey) -> Result<Self, OwnStartError> {
         let kinds = BuiltIn::Only(KINDS.map(str::to_owned).to_vec());
-        let running = Server::new().built_in(kinds).storage(Arc::new(Sealed::new(storage, key))).start();
+        let sealed = Sealed::new(storage, key);
+        sealed.renew().await.map_err(OwnStartError::Renew)?;
+        let running = Server::new().built_in(kinds).storage(Arc::new(sealed)).start();
         let running = Box::pin(running).await?;
         let this = Self { server: running.service(), running: Mutex::new(Some(running)) };
         this.make_namespace().await.map_err(OwnStartError::Namespace)?;

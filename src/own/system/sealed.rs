@@ -10,6 +10,8 @@ use kubefold_apiserver::storage::{Change, Page, Range, Record, Storage, StorageE
 
 /// What the keys of Secrets begin with.
 const SECRETS: &str = "secrets/";
+/// How many are read at once when they are encrypted anew. Units: records.
+const PAGE: usize = 100;
 
 /// Encrypts Secrets on their way into a storage.
 pub(super) struct Sealed {
@@ -23,6 +25,34 @@ struct Sealer(Arc<StateKey>);
 impl Sealed {
     pub(super) fn new(storage: Arc<dyn Storage>, key: StateKey) -> Self {
         Self { storage, sealer: Sealer(Arc::new(key)) }
+    }
+
+    /// Encrypts with the first key what an earlier one has encrypted, and ends the history that was.
+    ///
+    /// Errors: the storage does not answer.
+    pub(super) async fn renew(&self) -> Result<(), StorageError> {
+        if !self.sealer.0.has_earlier() {
+            return Ok(());
+        }
+        let (mut last, mut after) = (None, None::<Arc<str>>);
+        loop {
+            let range = Range { prefix: SECRETS, after: after.as_deref(), limit: PAGE, ..Range::default() };
+            let page = self.storage.range(range).await?;
+            for Record { key, value, revision, .. } in &page.records {
+                // One that is damaged stays as it is.
+                if let Ok(Some(sealed)) = self.sealer.0.renewed(key, value) {
+                    last = Some(self.storage.put(key, sealed.into(), When::At(*revision)).await?);
+                }
+            }
+            after = page.records.last().map(|record| record.key.clone());
+            if !page.more {
+                break;
+            }
+        }
+        match last {
+            Some(last) => self.storage.compact(last).await,
+            None => Ok(()),
+        }
     }
 }
 
@@ -136,6 +166,41 @@ mod tests {
     use super::*;
     use kubefold_apiserver::storage::Memory;
     use kubefold_sql::KeyFile;
+
+    #[tokio::test]
+    async fn what_an_earlier_key_encrypted_is_encrypted_anew_and_its_history_ends() {
+        let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let files = directories.each_ref().map(|directory| KeyFile::new(None, directory.path()));
+        let texts = files.each_ref().map(|file| {
+            file.key(false).unwrap();
+            std::fs::read_to_string(file.path()).unwrap()
+        });
+        let below: Arc<dyn Storage> = Arc::new(Memory::default());
+        let old = Sealed::new(Arc::clone(&below), files[0].key(true).unwrap());
+        let keys: Vec<String> = (0..PAGE + 2).map(|number| format!("secrets/kubefold-system/s{number}")).collect();
+        for key in &keys {
+            old.put(key, key.clone().into(), When::Absent).await.unwrap();
+        }
+        below.put("secrets/kubefold-system/damaged", Bytes::from_static(b"x"), When::Absent).await.unwrap();
+        let before = below.revision().await.unwrap();
+        std::fs::write(files[1].path(), format!("{}{}", texts[1], texts[0])).unwrap();
+        let both = Sealed::new(Arc::clone(&below), files[1].key(true).unwrap());
+        both.renew().await.unwrap();
+        let renewed = below.revision().await.unwrap();
+        both.renew().await.unwrap();
+        assert_eq!(below.revision().await.unwrap(), renewed, "each once");
+        std::fs::write(files[1].path(), &texts[1]).unwrap();
+        let new = Sealed::new(below, files[1].key(true).unwrap());
+        for key in &keys {
+            assert_eq!(new.get(key).await.unwrap().0.unwrap().value, key.as_bytes());
+        }
+        assert!(new.get("secrets/kubefold-system/damaged").await.is_err());
+        let watch = new.watch(SECRETS, before).await;
+        assert!(
+            matches!(watch.err(), Some(StorageError::Compacted { .. })),
+            "the history can be read with the old key alone"
+        );
+    }
 
     #[tokio::test]
     async fn a_secret_is_stored_encrypted_and_read_as_it_was_by_every_way() {

@@ -23,8 +23,7 @@ pub(super) const EVERYWHERE: Records = Records {
 };
 pub(super) const PLACEMENTS: Records = Records { table: "placements", record: "placement", key: "uid" };
 pub(super) const OVERRIDINGS: Records = Records { table: "overridings", record: "overriding", key: "uid" };
-/// Those that an earlier version may have left in clear.
-const ALL: [&Records; 4] = [&ENTRIES, &STEPS, &EVERYWHERE, &PLACEMENTS];
+const ALL: [&Records; 5] = [&ENTRIES, &STEPS, &EVERYWHERE, &PLACEMENTS, &OVERRIDINGS];
 
 /// What is encrypted to know the key again.
 const PROOF: &str = "kubefold";
@@ -63,10 +62,14 @@ impl Sealer {
     }
 
     /// Says whether this is the key of a database. One that has none has this one from now on: what an earlier version left in
-    /// clear is encrypted, and the file written anew, so that nothing of it is left.
+    /// clear is encrypted, and the file written anew, so that nothing of it is left. The same goes for what an earlier key encrypted.
     pub(super) fn takes(&self, database: &Database) -> Result<bool, SqlError> {
         if let Some(proof) = proof(database)? {
-            return Ok(self.0.open(PROOF_PLACE, &proof).is_ok_and(|proof| proof == PROOF.as_bytes()));
+            let is_ours = self.0.open(PROOF_PLACE, &proof).is_ok_and(|proof| proof == PROOF.as_bytes());
+            if is_ours && self.0.has_earlier() {
+                self.renew(database, proof)?;
+            }
+            return Ok(is_ours);
         }
         let this = self.clone();
         let is_ours = database.write(Durability::Synced, move |sql| this.seal_all(sql))?;
@@ -80,11 +83,38 @@ impl Sealer {
         })
     }
 
+    /// Encrypts with the first key what an earlier one has encrypted.
+    fn renew(&self, database: &Database, proof: Vec<u8>) -> Result<(), SqlError> {
+        let this = self.clone();
+        let records = database.write(Durability::Synced, move |sql| {
+            let mut renewed = 0;
+            for records in ALL {
+                let update = records.update();
+                for (key, found) in rows(sql, records)? {
+                    // One that is damaged stays as it is.
+                    if let Ok(Some(record)) = this.0.renewed(&records.place(&key), &found) {
+                        sql.execute(&update, params![&key, &record])?;
+                        renewed += 1;
+                    }
+                }
+            }
+            if let Some(proof) = this.0.renewed(PROOF_PLACE, &proof)? {
+                sql.execute("UPDATE key_proof SET proof = ?1", params![&proof])?;
+                renewed += 1;
+            }
+            Ok(renewed)
+        })?;
+        if records > 0 {
+            tracing::info!(records, "the journal is encrypted anew, with the first key of its file");
+            database.compact()?;
+        }
+        Ok(())
+    }
+
     /// Encrypts what stands in clear. `false`: a process that was killed here had another key.
     fn seal_all(&self, sql: Sql<'_>) -> Result<bool, SqlError> {
         for records in ALL {
-            let Records { table, record, key } = records;
-            let update = format!("UPDATE {table} SET {record} = ?2 WHERE {key} = ?1");
+            let update = records.update();
             for (key, found) in rows(sql, records)? {
                 let place = records.place(&key);
                 if !StateKey::is_sealed(&found) {
@@ -128,6 +158,12 @@ impl Sealer {
 }
 
 impl Records {
+    /// The statement that writes a record anew. Parameters: the key, the record.
+    fn update(&self) -> String {
+        let Self { table, record, key } = self;
+        format!("UPDATE {table} SET {record} = ?2 WHERE {key} = ?1")
+    }
+
     fn place(&self, key: &str) -> String {
         format!("{}/{key}", self.table)
     }
@@ -274,6 +310,28 @@ mod tests {
         drop(moved);
         meddle(&directory, "DELETE FROM key_proof");
         assert!(refused(&directory, &other).contains("another key"));
+    }
+
+    #[tokio::test]
+    async fn what_an_earlier_key_encrypted_is_encrypted_anew_so_that_it_can_go() {
+        let (directory, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let journal = opened(&directory);
+        let begun = journal.begin(secret("a")).await.unwrap();
+        journal.step(begun.id, &member("west"), Step::Failed("it is down".into())).await;
+        drop(journal);
+        let (file, newer) = (directory.path().join("state.key"), elsewhere.path().join("state.key"));
+        KeyFile::new(None, elsewhere.path()).key(false).unwrap();
+        let (old, new) = (fs::read_to_string(&file).unwrap(), fs::read_to_string(newer).unwrap());
+        // First both can be read, then the new one encrypts, and then the old one goes.
+        for keys in [format!("{old}{new}"), format!("{new}{old}"), new.clone()] {
+            fs::write(&file, keys).unwrap();
+            let journal = opened(&directory);
+            assert_eq!((journal.open_entries()[0].body.as_str(), journal.damaged().len()), (&*begun.body, 0));
+            assert_eq!(journal.open_entries()[0].targets[1].step, Step::Failed("it is down".into()));
+            assert_eq!(journal.begin(secret("b")).await.unwrap().body, secret("b").body);
+        }
+        fs::write(&file, old).unwrap();
+        refused(&directory, &KeyFile::new(None, directory.path()));
     }
 
     #[tokio::test]

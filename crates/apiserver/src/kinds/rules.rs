@@ -4,7 +4,9 @@ use serde_json::Value;
 
 use super::{
     Allocator, Context, Dependency, Propagation, admit,
-    check::{Errors, core, events, job, metadata, networking, others, pod, service as services, storage, workload},
+    check::{
+        Errors, admission, core, events, job, metadata, networking, others, pod, service as services, storage, workload,
+    },
     convert,
     doc::Doc,
     prepare, service,
@@ -109,6 +111,7 @@ pub(super) fn of(group: &str, version: &str, kind: &str) -> Rules {
                 rules
             }
         }
+        "admissionregistration.k8s.io" => of_admission(kind),
         "networking.k8s.io" => of_networking(kind),
         "rbac.authorization.k8s.io" => Rules {
             name: NameRule::PathSegment,
@@ -384,12 +387,43 @@ fn of_others(kind: &str) -> Rules {
             prepare_for_create: prepare::api_service,
             ..PLAIN
         },
-        "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => {
-            Rules { generation: Generation::Of(&["webhooks"]), updates_unconditionally: false, ..PLAIN }
-        }
-        "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding" => {
-            Rules { generation: SPEC, updates_unconditionally: false, ..PLAIN }
-        }
         _ => PLAIN,
     }
+}
+
+fn of_admission(kind: &str) -> Rules {
+    match kind {
+        "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => Rules {
+            generation: Generation::Of(&["webhooks"]),
+            updates_unconditionally: false,
+            warnings: static_name,
+            ..PLAIN
+        },
+        "ValidatingAdmissionPolicy" => Rules {
+            generation: SPEC,
+            updates_unconditionally: false,
+            status_keeps: ALL_METADATA,
+            check: admission::policy,
+            check_update: admission::policy_update,
+            warnings: static_name,
+            ..PLAIN
+        },
+        "ValidatingAdmissionPolicyBinding" => Rules {
+            generation: SPEC,
+            updates_unconditionally: false,
+            check: admission::binding,
+            check_update: admission::binding_update,
+            warnings: static_name,
+            ..PLAIN
+        },
+        _ => PLAIN,
+    }
+}
+
+/// Source: kubernetes `pkg/apis/admissionregistration/validation/static_suffix.go`.
+fn static_name(object: &Value) -> Vec<String> {
+    const SUFFIX: &str = ".static.k8s.io";
+    let why = "are reserved for static manifest-based configurations and cannot be managed via the API";
+    let is_static = object.text("metadata.name").ends_with(SUFFIX);
+    is_static.then(|| format!("metadata.name: names ending with \"{SUFFIX}\" {why}")).into_iter().collect()
 }

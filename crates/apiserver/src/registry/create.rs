@@ -8,9 +8,9 @@ use serde_json::Value;
 use crate::{
     kinds::Kind,
     registry::{
-        Attempt, Object, Registry, WriteOptions, Written, errors, key_of, managed::typed, meta, names, shown_value,
+        Attempt, Object, Operation, Registry, WriteOptions, Written, admission::Admitted, errors, key_of,
+        managed::arranged, meta, names, shown_value,
     },
-    schema::arrange,
     storage::{StorageError, When},
     stored::encode,
 };
@@ -118,6 +118,15 @@ impl Registry {
         let others = self.others(&strategy.wants(&object)).await?;
         let context = self.context(&now, &suffix, &others);
         strategy.admit(&mut object, context).map_err(|status| *status)?;
+        let named = if asked.is_empty() { meta::text(&object, "name").to_owned() } else { asked.to_owned() };
+        let of = Admitted { kind, namespace, name: &named, operation: Operation::Create, old: None };
+        if Box::pin(self.mutate(&of, &mut object, options)).await? {
+            place(kind, namespace, &mut object)?;
+            self.check_attempt(kind, namespace, asked, &object, None)?;
+            strategy.default(&mut object);
+            // What admission is built in looks at what came of it.
+            strategy.admit(&mut object, context).map_err(|status| *status)?;
+        }
         meta::fill(&mut object, &self.inner.env);
         strategy.prepare_for_create(&mut object, context);
         meta::normalize(&mut object);
@@ -134,6 +143,7 @@ impl Registry {
             guard.check_create(&attempt).map_err(|status| *status)?;
         }
         strategy.admit_valid(&object, None, context).map_err(|status| *status)?;
+        Box::pin(self.admit(&Admitted { name: &name, ..of }, &object, options)).await?;
         let warnings = strategy.warnings(&object, context);
         strategy.canonicalize(&mut object);
         strategy.allocate(&mut object, None, context).map_err(|causes| errors::invalid(kind, &name, causes))?;
@@ -147,14 +157,6 @@ impl Registry {
 pub(super) fn stored(kind: &Kind, object: &Value) -> Result<Bytes, Status> {
     let stored = kind.strategy.to_storage(object.clone()).map_err(|error| errors::unstorable(kind, &error))?;
     Ok(encode(&stored))
-}
-
-/// An object of a built-in kind as Kubernetes writes it.
-pub(super) fn arranged(kind: &Kind, object: Value) -> Value {
-    match typed(kind).filter(|typed| typed.go().is_some()) {
-        Some(typed) => arrange(typed, object),
-        None => object,
-    }
 }
 
 /// Says the kind and version of the request in an object.

@@ -9,7 +9,8 @@ use serde_json::Value;
 use crate::{
     kinds::{Kind, Propagation},
     registry::{
-        DeleteOptions, ListOptions, Object, Registry,
+        DeleteOptions, ListOptions, Object, Operation, Registry,
+        admission::Admitted,
         create::stored,
         errors::{self, MODIFIED},
         key_of, meta, namespace, shown_value, time_text,
@@ -56,17 +57,30 @@ impl Registry {
         name: &str,
         options: &DeleteOptions,
     ) -> Result<Deleted, Status> {
+        Box::pin(self.delete_as(kind, namespace, name, options, name)).await
+    }
+
+    /// The same; `said` is the name that the request names.
+    async fn delete_as(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        options: &DeleteOptions,
+        said: &str,
+    ) -> Result<Deleted, Status> {
         if namespace::is_immortal(kind, name) {
             return Err(errors::forbidden(kind, name, "this namespace may not be deleted"));
         }
         if let Some(rest) = &kind.rest {
-            return self.delete_elsewhere(&**rest, kind, namespace, name, options).await;
+            return self.delete_elsewhere(&**rest, kind, namespace, name, options, said).await;
         }
         let key = key_of(kind, namespace, name);
         let mut there = self.record(&key).await?;
         for _ in 0..ATTEMPTS_MAX {
             let record = there.ok_or_else(|| errors::not_found(kind, name))?;
-            match self.delete_once(kind, name, &record, options).await? {
+            let of = Admitted { kind, namespace, name: said, operation: Operation::Delete, old: None };
+            match self.delete_once(&of, name, &record, options).await? {
                 Ok(deleted) => return self.shown_of_deletion(kind, deleted).await,
                 Err(now) => there = now,
             }
@@ -86,7 +100,7 @@ impl Registry {
     ) -> Result<super::List, Status> {
         let list = self.list(kind, namespace, which).await?;
         for object in &list.objects {
-            match self.delete(kind, object.namespace(), object.name(), options).await {
+            match Box::pin(self.delete_as(kind, object.namespace(), object.name(), options, "")).await {
                 Err(status) if status.reason == kubefold_wire::status::Reason::NotFound => {}
                 other => {
                     other?;
@@ -105,18 +119,24 @@ impl Registry {
 
     async fn delete_once(
         &self,
-        kind: &Kind,
+        of: &Admitted<'_>,
         name: &str,
         record: &Record,
         options: &DeleteOptions,
     ) -> Result<Result<Deleted, Option<Record>>, Status> {
+        let kind = of.kind;
         let value = Self::object(kind, record.clone(), record.revision)?.value();
         let shown = |value: Value, revision| shown_value(kind, &record.key, value, revision);
         check(kind, name, options, &value)?;
+        let now = self.inner.env.now();
+        // What is on its way already is not asked about again.
+        if !matches!(step(kind, &value, options, now), Step::Wait) {
+            Box::pin(self.admit_delete(&Admitted { old: Some(&value), ..*of }, options)).await?;
+        }
         let value = Box::pin(self.begin_delete(kind, value, options)).await?;
         let storage = &self.inner.storage;
         let done = |object, gone| Ok(Ok(Deleted { object, gone }));
-        let outcome = match step(kind, &value, options, self.inner.env.now()) {
+        let outcome = match step(kind, &value, options, now) {
             Step::Wait => return done(shown(value, record.revision), false),
             Step::Remove if options.dry_run => return done(shown(value, record.revision), true),
             Step::End(new) if options.dry_run => return done(shown(new, record.revision), true),

@@ -4,11 +4,7 @@ use serde_json::Value;
 
 use crate::{
     kinds::Kind,
-    registry::{
-        Registry,
-        create::{arranged, stored},
-        errors, key_of, meta,
-    },
+    registry::{Registry, create::stored, errors, key_of, managed::arranged, meta},
     storage::{StorageError, When},
 };
 use kubefold_wire::status::Status;

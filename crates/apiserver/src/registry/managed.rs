@@ -8,7 +8,7 @@ use crate::{
     kinds::Kind,
     patch::{Subject, Versions, managed},
     registry::{Part, Registry, WriteOptions, meta},
-    schema::Type,
+    schema::{Type, arrange},
 };
 use kubefold_wire::{media::is_built_in, resource::api_version};
 
@@ -27,6 +27,14 @@ struct Others<'k> {
 /// The type of a kind's objects, if it is known.
 pub(super) fn typed(kind: &Kind) -> Option<Type<'_>> {
     kind.types.named(&kind.type_name)
+}
+
+/// An object of a built-in kind as Kubernetes writes it.
+pub(super) fn arranged(kind: &Kind, object: Value) -> Value {
+    match typed(kind).filter(|typed| typed.go().is_some()) {
+        Some(typed) => arrange(typed, object),
+        None => object,
+    }
 }
 
 impl Registry {

@@ -5,6 +5,7 @@
 //!
 //! Source: kubernetes/apiserver `pkg/registry/generic/registry/store.go`, `pkg/registry/rest/`.
 
+mod admission;
 mod catalog;
 mod composed;
 mod create;
@@ -12,6 +13,7 @@ mod delete;
 mod env;
 mod errors;
 mod fill;
+mod follow;
 mod guard;
 mod managed;
 mod meta;
@@ -31,15 +33,18 @@ mod written;
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
+pub(crate) use follow::{Followed, Follower, Index};
 pub use {
+    admission::{Admission, AdmissionRequest, Operation},
     catalog::Catalog,
     delete::Deleted,
     env::{Clock, Env, SystemClock, time_text},
     guard::{Attempt, Guard},
     object::Object,
-    options::{At, DeleteOptions, ListOptions, Part, Preconditions, Selection, WriteOptions},
+    options::{At, DeleteOptions, Facet, ListOptions, Part, Preconditions, Selection, WriteOptions},
     patch::{Patch, check_name},
     read::List,
     watch::{Event, Events, From},
@@ -51,7 +56,10 @@ use crate::{
     storage::{Range, Record, Storage},
 };
 use kubefold_serving::caller::Caller;
-use kubefold_wire::status::{Status, qualified};
+use kubefold_wire::{
+    status::{Status, qualified},
+    warning::Warnings,
+};
 
 /// One cluster's objects. Clones are the same objects.
 #[derive(Clone)]
@@ -59,6 +67,8 @@ pub struct Registry {
     inner: Arc<Inner>,
     caller: Arc<Caller>,
     guard: Option<Arc<dyn Guard>>,
+    admission: Option<Arc<dyn Admission>>,
+    warnings: Option<Arc<Mutex<Warnings>>>,
 }
 
 struct Inner {
@@ -86,6 +96,8 @@ impl Registry {
             inner: Arc::new(Inner { storage, env, allocator, catalog, written: composed::Locks::default() }),
             caller: Arc::new(caller),
             guard: None,
+            admission: None,
+            warnings: None,
         }
     }
 
@@ -99,6 +111,25 @@ impl Registry {
     #[must_use]
     pub fn guarded_by(&self, guard: Arc<dyn Guard>) -> Self {
         Self { guard: Some(guard), ..self.clone() }
+    }
+
+    /// The same objects, with somebody who changes and refuses all writes.
+    #[must_use]
+    pub fn admitted_by(&self, admission: Arc<dyn Admission>) -> Self {
+        Self { admission: Some(admission), ..self.clone() }
+    }
+
+    /// The same objects, with a place for what whoever asks is warned of, whatever becomes of his request.
+    #[must_use]
+    pub fn warning_in(&self, warnings: Arc<Mutex<Warnings>>) -> Self {
+        Self { warnings: Some(warnings), ..self.clone() }
+    }
+
+    /// Warns whoever asks.
+    pub(crate) fn warn(&self, text: &str) {
+        if let Some(warnings) = &self.warnings {
+            warnings.lock().add(text);
+        }
     }
 
     /// Who asks.

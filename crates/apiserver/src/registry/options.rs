@@ -1,9 +1,12 @@
 //! What a caller may say beside the object.
 
-use crate::{registry::Object, schema::FieldValidation};
+use serde_json::Value;
+
+use crate::{kinds::Kind, registry::Object, schema::FieldValidation};
 use kubefold_wire::{
     locate::{Found, Paths},
     selector::{FieldSelector, LabelSelector, Subject},
+    status::Status,
 };
 
 use std::sync::LazyLock;
@@ -18,6 +21,17 @@ pub enum Part {
     Status,
     /// What a subresource of its own changes, such as `/binding` or `/finalize`: its strategy is not asked.
     Special,
+}
+
+/// A part of objects that is written as an object of its own: `/scale`.
+#[derive(Clone, Copy, Debug)]
+pub struct Facet {
+    /// Its group, version and kind.
+    pub object_type: [&'static str; 3],
+    /// That of an object.
+    pub of: fn(&Kind, &Value) -> Result<Value, Status>,
+    /// Takes one over into the object.
+    pub set: fn(&Kind, &mut Value, &Value) -> Result<(), Status>,
 }
 
 /// Options of a create, an update or a patch.
@@ -37,6 +51,12 @@ pub struct WriteOptions {
     pub force: bool,
     /// What becomes of unknown fields, for what is written elsewhere. Those of the object itself are judged when it is read.
     pub validation: FieldValidation,
+    /// The subresource that is written, as admission sees it; empty: what `part` says.
+    pub subresource: String,
+    /// What admission sees in place of the object; `None`: the object.
+    pub facet: Option<Facet>,
+    /// What the client said of its options, as admission sees it: an object, or null.
+    pub said: Value,
 }
 
 /// What must hold of an object to be deleted.
@@ -59,6 +79,8 @@ pub struct DeleteOptions {
     pub grace_seconds: Option<i64>,
     /// `Background`, `Foreground` or `Orphan`.
     pub propagation: Option<crate::kinds::Propagation>,
+    /// As [`WriteOptions::said`].
+    pub said: Value,
 }
 
 /// Which objects of a kind.

@@ -8,8 +8,10 @@ use serde_json::Value;
 use crate::{
     kinds::{AnyRest, Changed, Kind, Target},
     registry::{
-        DeleteOptions, Deleted, Event, Events, From, List, ListOptions, Object, Preconditions, Registry, Selection,
-        WriteOptions, Written, delete, errors, key_of, meta, shown_value,
+        DeleteOptions, Deleted, Event, Events, From, List, ListOptions, Object, Operation, Preconditions, Registry,
+        Selection, WriteOptions, Written,
+        admission::Admitted,
+        delete, errors, key_of, meta, shown_value,
         update::{Revise, check, may_create},
     },
 };
@@ -144,11 +146,15 @@ impl Registry {
         namespace: &str,
         name: &str,
         options: &DeleteOptions,
+        said: &str,
     ) -> Result<Deleted, Status> {
         let target = self.target(namespace, name);
         let there = self.get_elsewhere(rest, kind, namespace, name).await?;
         let there = there.ok_or_else(|| errors::not_found(kind, name))?;
         delete::check(kind, name, options, &there.value)?;
+        let old = Some(&there.value);
+        let of = Admitted { kind, namespace, name: said, operation: Operation::Delete, old };
+        Box::pin(self.admit_delete(&of, options)).await?;
         if options.dry_run {
             return Ok(Deleted { object: there.shown(kind), gone: true });
         }

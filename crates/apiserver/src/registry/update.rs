@@ -8,11 +8,14 @@ use crate::{
     kinds::{Context, Kind, put},
     patch::managed,
     registry::{
-        Object, Part, Preconditions, Registry, WriteOptions, Written,
-        create::{arranged, place, set_type, stored},
+        Object, Operation, Part, Preconditions, Registry, WriteOptions, Written,
+        admission::Admitted,
+        create::{place, set_type, stored},
         delete,
         errors::{self, MODIFIED},
-        key_of, meta, names, shown_value,
+        key_of,
+        managed::arranged,
+        meta, names, shown_value,
     },
     storage::{Record, StorageError, When},
 };
@@ -273,9 +276,16 @@ impl Registry {
         if !options.applies {
             self.track(kind, Some(old), &mut new, options, &now);
         }
+        let of = Admitted { kind, namespace, name, operation: Operation::Update, old: Some(old) };
+        if Box::pin(self.mutate(&of, &mut new, options)).await? {
+            place(kind, namespace, &mut new)?;
+            self.check_attempt(kind, namespace, name, &new, Some(old))?;
+            strategy.default(&mut new);
+        }
         // What is there was arranged, too: what only looks different is no difference.
         let mut new = arranged(kind, new);
         let warnings = prepared(kind, name, options.part, &mut new, old, context)?;
+        Box::pin(self.admit(&of, &new, options)).await?;
         strategy.allocate(&mut new, Some(old), context).map_err(|causes| errors::invalid(kind, name, causes))?;
         meta::set(&mut new, "resourceVersion", revision);
         let mut new = arranged(kind, new);

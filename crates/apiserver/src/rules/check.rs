@@ -63,16 +63,21 @@ const FUNCTIONS: &[&str] = &[
 
 const METHODS: &[&str] = &[
     "add",
+    "allowed",
     "asApproximateFloat",
     "asInteger",
     "charAt",
+    "check",
     "compareTo",
     "contains",
     "containsCIDR",
     "containsIP",
     "distinct",
     "endsWith",
+    "error",
+    "errored",
     "family",
+    "fieldSelector",
     "find",
     "findAll",
     "first",
@@ -88,6 +93,7 @@ const METHODS: &[&str] = &[
     "getMinutes",
     "getMonth",
     "getSeconds",
+    "group",
     "hasValue",
     "indexOf",
     "ip",
@@ -101,6 +107,7 @@ const METHODS: &[&str] = &[
     "isSorted",
     "isUnspecified",
     "join",
+    "labelSelector",
     "last",
     "lastIndexOf",
     "lowerAscii",
@@ -110,18 +117,25 @@ const METHODS: &[&str] = &[
     "max",
     "min",
     "minor",
+    "name",
+    "namespace",
     "or",
     "orValue",
     "patch",
+    "path",
     "prefixLength",
+    "reason",
     "replace",
+    "resource",
     "reverse",
+    "serviceAccount",
     "size",
     "slice",
     "sort",
     "split",
     "startsWith",
     "sub",
+    "subresource",
     "substring",
     "sum",
     "trim",
@@ -131,21 +145,30 @@ const METHODS: &[&str] = &[
     "value",
 ];
 
+/// In a schema whose properties have their own names in expressions, `namespace` too.
+pub(super) const PLAIN_NAMES: &str = "x-plain-names";
+/// The type of a schema of what nothing is known of here.
+const UNKNOWN: &str = "unknown";
+
 /// What is known of the type of an expression.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Known<'a> {
-    /// Nothing.
+    /// Nothing, here and in cel-go: it is found out when the expression runs.
     Dyn,
+    /// Nothing, while cel-go may know it.
+    Unknown,
     /// Truth.
     Bool,
     /// A text.
     Text,
-    /// Neither of the above, and without fields.
-    Other,
+    /// Another type without fields, by its name in cel-go.
+    Plain(&'static str),
     /// As a schema says.
     Of(&'a Value),
     /// A whole object.
     Root(&'a Value),
+    /// An object with these fields, by their names in expressions, each as a schema says.
+    Fields(&'a [(String, Value)]),
 }
 
 impl<'a> Known<'a> {
@@ -155,23 +178,50 @@ impl<'a> Known<'a> {
         if is_root || is_embedded { Self::Root(schema) } else { Self::Of(schema) }
     }
 
-    /// Its name, as cel-go says it.
+    /// Its name, as cel-go says it; empty where cel-go alone knows it.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Dyn => "dyn",
+            Self::Unknown => "",
             Self::Bool => "bool",
             Self::Text => "string",
-            Self::Other => "other",
-            Self::Root(_) => "object",
+            Self::Plain(name) => name,
+            Self::Root(_) | Self::Fields(_) => "object",
             Self::Of(schema) => match text(schema, "/type") {
                 "boolean" => "bool",
-                "string" if matches!(text(schema, "/format"), "byte" | "date" | "date-time" | "duration") => "other",
-                "string" => "string",
+                "string" => match text(schema, "/format") {
+                    "byte" => "bytes",
+                    "date" | "date-time" => "google.protobuf.Timestamp",
+                    "duration" => "google.protobuf.Duration",
+                    _ => "string",
+                },
                 "integer" => "int",
                 "number" => "double",
                 "array" => "list",
                 "object" => "object",
+                UNKNOWN => "",
                 _ => "dyn",
+            },
+        }
+    }
+
+    /// Says whether its values may be of any type, as far as is known here.
+    pub(super) fn is_open(self) -> bool {
+        matches!(self.name(), "" | "dyn")
+    }
+
+    /// A schema of which the same is known.
+    pub(super) fn schema(self) -> Value {
+        match self {
+            Self::Of(schema) | Self::Root(schema) => schema.clone(),
+            Self::Fields(_) => serde_json::json!({"type": UNKNOWN}),
+            _ => match self.name() {
+                "bool" => serde_json::json!({"type": "boolean"}),
+                "string" => serde_json::json!({"type": "string"}),
+                "int" => serde_json::json!({"type": "integer"}),
+                "double" => serde_json::json!({"type": "number"}),
+                "dyn" => serde_json::json!({}),
+                _ => serde_json::json!({"type": UNKNOWN}),
             },
         }
     }
@@ -184,16 +234,16 @@ struct Fault {
 }
 
 /// One expression's check.
-pub(super) struct Check<'a> {
-    source: &'a SourceInfo,
+pub(super) struct Check<'s, 'a> {
+    source: &'s SourceInfo,
     scopes: Vec<(String, Known<'a>)>,
     found: Vec<Fault>,
     /// Whether `oldSelf` is used.
     pub(super) uses_old: bool,
 }
 
-impl<'a> Check<'a> {
-    pub(super) fn new(source: &'a SourceInfo, variables: Vec<(String, Known<'a>)>) -> Self {
+impl<'s, 'a> Check<'s, 'a> {
+    pub(super) fn new(source: &'s SourceInfo, variables: Vec<(String, Known<'a>)>) -> Self {
         Self { source, scopes: variables, found: Vec::new(), uses_old: false }
     }
 
@@ -210,11 +260,20 @@ impl<'a> Check<'a> {
     }
 
     /// Checks an expression, and says what is known of its type.
-    pub(super) fn expression(&mut self, expression: &'a IdedExpr) -> Known<'a> {
+    pub(super) fn expression(&mut self, expression: &IdedExpr) -> Known<'a> {
         match &expression.expr {
             Expr::Literal(LiteralValue::Boolean(_)) => Known::Bool,
             Expr::Literal(LiteralValue::String(_)) => Known::Text,
-            Expr::Literal(_) | Expr::Unspecified => Known::Other,
+            Expr::Literal(literal) => Known::Plain(match literal {
+                LiteralValue::Int(_) => "int",
+                LiteralValue::UInt(_) => "uint",
+                LiteralValue::Double(_) => "double",
+                LiteralValue::Bytes(_) => "bytes",
+                LiteralValue::Null => "null_type",
+                LiteralValue::Boolean(_) => "bool",
+                LiteralValue::String(_) => "string",
+            }),
+            Expr::Unspecified => Known::Unknown,
             Expr::Ident(name) => self.variable(expression.id, name),
             Expr::Select(select) => {
                 let operand = self.expression(&select.operand);
@@ -223,10 +282,8 @@ impl<'a> Check<'a> {
             }
             Expr::Call(call) => self.call(expression.id, call),
             Expr::List(list) => {
-                for element in &list.elements {
-                    self.expression(element);
-                }
-                Known::Other
+                let items: Vec<Known<'a>> = list.elements.iter().map(|element| self.expression(element)).collect();
+                list_of(&items)
             }
             Expr::Map(map) => {
                 for entry in &map.entries {
@@ -235,7 +292,7 @@ impl<'a> Check<'a> {
                         self.expression(&entry.value);
                     }
                 }
-                Known::Dyn
+                Known::Unknown
             }
             Expr::Struct(made) => {
                 self.fault(expression.id, &format!("undeclared reference to '{}' (in container '')", made.type_name));
@@ -246,7 +303,7 @@ impl<'a> Check<'a> {
                 let item = self.item(expression.id, range);
                 let start = self.expression(&fold.accu_init);
                 let length = self.scopes.len();
-                self.scopes.push((fold.accu_var.clone(), if let Known::Bool = start { start } else { Known::Dyn }));
+                self.scopes.push((fold.accu_var.clone(), if let Known::Bool = start { start } else { Known::Unknown }));
                 self.scopes.push((fold.iter_var.clone(), item));
                 self.expression(&fold.loop_cond);
                 self.expression(&fold.loop_step);
@@ -261,7 +318,7 @@ impl<'a> Check<'a> {
         self.uses_old |= name == "oldSelf";
         match self.scopes.iter().rev().find(|(known, _)| known == name) {
             Some((_, known)) => *known,
-            None if TYPES.contains(&name) => Known::Other,
+            None if TYPES.contains(&name) => Known::Plain("type"),
             None => {
                 self.fault(at, &format!("undeclared reference to '{name}' (in container '')"));
                 Known::Dyn
@@ -271,18 +328,25 @@ impl<'a> Check<'a> {
 
     fn field(&mut self, at: u64, operand: Known<'a>, name: &str) -> Known<'a> {
         let schema = match operand {
-            Known::Dyn => return Known::Dyn,
+            Known::Dyn | Known::Unknown => return operand,
+            Known::Fields(fields) => {
+                let Some((_, of)) = fields.iter().find(|(known, _)| known == name) else {
+                    self.fault(at, &format!("undefined field '{name}'"));
+                    return Known::Dyn;
+                };
+                return Known::Of(of);
+            }
             Known::Root(_) if matches!(name, "apiVersion" | "kind") => return Known::Text,
             Known::Root(_) if name == "metadata" => return Known::Of(metadata()),
             Known::Of(schema) | Known::Root(schema) => schema,
-            Known::Bool | Known::Text | Known::Other => &Value::Null,
+            Known::Bool | Known::Text | Known::Plain(_) => &Value::Null,
         };
         if let Some(values) = schema.get("additionalProperties").filter(|values| values.is_object()) {
             return Known::Of(values);
         }
         let is_object = matches!(operand.name(), "object");
-        if operand.name() == "dyn" {
-            return Known::Dyn;
+        if operand.is_open() {
+            return if operand.name().is_empty() { Known::Unknown } else { Known::Dyn };
         }
         if !is_object {
             self.fault(at, &format!("type '{}' does not support field selection", operand.name()));
@@ -290,7 +354,12 @@ impl<'a> Check<'a> {
         }
         let mut properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
         let typed = |of: &Value| !text(of, "/type").is_empty() || of.get("x-kubernetes-int-or-string").is_some();
-        match properties.find(|(property, of)| typed(of) && escaped(property).is_some_and(|known| known == name)) {
+        let is_plain = schema.get(PLAIN_NAMES).is_some();
+        let is_named = |property: &str| match is_plain {
+            true => property == name,
+            false => escaped(property).is_some_and(|known| known == name),
+        };
+        match properties.find(|(property, of)| typed(of) && is_named(property)) {
             Some((_, of)) => Known::Of(of),
             None => {
                 self.fault(at, &format!("undefined field '{name}'"));
@@ -303,8 +372,14 @@ impl<'a> Check<'a> {
         match range {
             Known::Of(schema) if schema.get("items").is_some() => schema.get("items").map_or(Known::Dyn, Known::Of),
             Known::Of(schema) if schema.get("additionalProperties").is_some_and(Value::is_object) => Known::Text,
-            Known::Dyn | Known::Other => Known::Dyn,
-            other if other.name() == "dyn" => Known::Dyn,
+            Known::Plain(name) if name.starts_with("list(") => Known::Unknown,
+            other if other.is_open() => {
+                if other.name().is_empty() {
+                    Known::Unknown
+                } else {
+                    Known::Dyn
+                }
+            }
             other => {
                 let why = "cannot be range of a comprehension (must be list, map, or dynamic)";
                 self.fault(at, &format!("expression of type '{}' {why}", other.name()));
@@ -313,7 +388,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn call(&mut self, at: u64, call: &'a cel::common::ast::CallExpr) -> Known<'a> {
+    fn call(&mut self, at: u64, call: &cel::common::ast::CallExpr) -> Known<'a> {
         let name = call.func_name.as_str();
         let qualified = call.target.as_ref().and_then(|target| match &target.expr {
             Expr::Ident(room) => Some(format!("{room}.{name}")),
@@ -336,34 +411,67 @@ impl<'a> Check<'a> {
         if name == "reverse" && target.is_some_and(|target| target.name() == "string") {
             self.fault(at, "found no matching overload for 'reverse' applied to 'string.()'");
         }
-        match (name, args.as_slice()) {
-            (operators::INDEX, [Known::Of(schema), _]) => {
-                let of = schema.get("items").or_else(|| schema.get("additionalProperties").filter(|of| of.is_object()));
-                of.map_or(Known::Dyn, Known::Of)
-            }
-            (operators::CONDITIONAL, [_, yes, no]) if yes.name() == no.name() => *yes,
-            (operators::ADD, [Known::Text, _] | [_, Known::Text]) | ("string", _) => Known::Text,
-            ("format" | "lowerAscii" | "upperAscii" | "trim" | "replace" | "substring" | "join" | "find", _) => {
-                Known::Text
-            }
-            (operators::SUBSTRACT | operators::MULTIPLY | operators::DIVIDE | operators::MODULO, _) => Known::Other,
-            ("size" | "int" | "uint" | "double" | "indexOf" | "lastIndexOf", _) => Known::Other,
-            (
-                operators::LOGICAL_AND
-                | operators::LOGICAL_OR
-                | operators::LOGICAL_NOT
-                | operators::EQUALS
-                | operators::NOT_EQUALS
-                | operators::LESS
-                | operators::LESS_EQUALS
-                | operators::GREATER
-                | operators::GREATER_EQUALS
-                | operators::IN
-                | operators::NOT_STRICTLY_FALSE,
-                _,
-            ) => Known::Bool,
-            _ => Known::Dyn,
+        result(name, target, &args)
+    }
+}
+
+/// A list, by what is known of its items.
+fn list_of<'a>(items: &[Known<'a>]) -> Known<'a> {
+    let first = items.first().map_or("dyn", |first| first.name());
+    let is_alike = items.iter().all(|item| item.name() == first);
+    Known::Plain(match first {
+        "int" if is_alike => "list(int)",
+        "string" if is_alike => "list(string)",
+        "bool" if is_alike => "list(bool)",
+        "double" if is_alike => "list(double)",
+        _ => "list(dyn)",
+    })
+}
+
+/// What is known of what a call gives.
+fn result<'a>(name: &str, target: Option<Known<'a>>, args: &[Known<'a>]) -> Known<'a> {
+    match (name, args) {
+        (operators::INDEX, [Known::Of(schema), _]) => {
+            let of = schema.get("items").or_else(|| schema.get("additionalProperties").filter(|of| of.is_object()));
+            of.map_or(Known::Dyn, Known::Of)
         }
+        (operators::INDEX, [Known::Dyn, _]) => Known::Dyn,
+        (operators::CONDITIONAL, [_, yes, no]) if yes.name() == no.name() => *yes,
+        (operators::ADD, [Known::Text, _] | [_, Known::Text]) | ("string", _) => Known::Text,
+        ("format" | "lowerAscii" | "upperAscii" | "trim" | "replace" | "substring" | "join" | "find", _) => Known::Text,
+        (operators::ADD | operators::SUBSTRACT | operators::MULTIPLY | operators::DIVIDE | operators::MODULO, args)
+            if args.iter().any(|arg| matches!(arg.name(), "int" | "uint" | "double")) =>
+        {
+            // Both sides are of one type.
+            args.iter().copied().find(|arg| matches!(arg.name(), "int" | "uint" | "double")).unwrap_or(Known::Unknown)
+        }
+        ("size" | "int" | "indexOf" | "lastIndexOf", _) => Known::Plain("int"),
+        ("uint", _) => Known::Plain("uint"),
+        ("double", _) => Known::Plain("double"),
+        ("type", _) => Known::Plain("type"),
+        ("duration", _) => Known::Plain("google.protobuf.Duration"),
+        ("timestamp", _) => Known::Plain("google.protobuf.Timestamp"),
+        (
+            "startsWith" | "endsWith" | "contains" | "matches" | "hasValue" | "isSorted" | "isQuantity" | "isIP"
+            | "isCIDR" | "isSemver" | "isGreaterThan" | "isLessThan" | "isInteger" | "bool",
+            _,
+        ) => Known::Bool,
+        ("split" | "findAll", _) if target.is_some() => Known::Plain("list(string)"),
+        (
+            operators::LOGICAL_AND
+            | operators::LOGICAL_OR
+            | operators::LOGICAL_NOT
+            | operators::EQUALS
+            | operators::NOT_EQUALS
+            | operators::LESS
+            | operators::LESS_EQUALS
+            | operators::GREATER
+            | operators::GREATER_EQUALS
+            | operators::IN
+            | operators::NOT_STRICTLY_FALSE,
+            _,
+        ) => Known::Bool,
+        _ => Known::Unknown,
     }
 }
 

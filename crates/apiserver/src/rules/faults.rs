@@ -114,14 +114,11 @@ fn compiled(found: &mut Vec<Cause>, schema: &Value, rule: &Value, path: &str, at
     if !expression.is_empty()
         && let Err(error) = Program::compile(expression, scope, optional == Some(true), "string")
     {
-        let gap = if let CompileError::OtherType(_) = error {
-            "messageExpression must"
-        } else {
-            "messageExpression compilation"
+        let why = match &error {
+            CompileError::OtherType { gives, .. } => format!("messageExpression must evaluate to a {gives}"),
+            CompileError::Compilation(_) => format!("messageExpression {error}"),
         };
-        let why = error.to_string();
-        let why = why.split_once(' ').map_or(why.as_str(), |(_, rest)| rest);
-        found.push(Cause::invalid(format!("{path}.messageExpression"), &shown, &format!("{gap} {why}")));
+        found.push(Cause::invalid(format!("{path}.messageExpression"), &shown, &why));
     }
     if program.uses_old {
         if let Some(within) = &at.uncorrelated {

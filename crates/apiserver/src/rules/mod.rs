@@ -1,4 +1,4 @@
-//! Rules in CEL of the schemas of custom resources: `x-kubernetes-validations`.
+//! Rules in CEL of the schemas of custom resources, `x-kubernetes-validations`, and expressions of admission policies.
 //!
 //! - `check`: what is wrong with an expression before it ever runs
 //! - `program`: an expression that is ready to run, and its budget
@@ -6,19 +6,24 @@
 //! - `values`: values of an object as CEL sees them
 //! - `faults`: what is wrong with the rules of a schema
 //! - `evaluate`: the rules of one version of a definition, and what of an object breaks them
+//! - `conditions`: the expressions of a policy
 //!
-//! Pure. Expressions are parsed once per version of a definition. Parser and interpreter are the crate `cel`, which follows
+//! Pure. Expressions are parsed once per version of a definition or of a policy. Parser and interpreter are the crate `cel`, which follows
 //! cel-go closely; `kube-cel` builds on an older `cel` that copies every value it selects and gives no positions.
 //!
 //! Source: kubernetes/apiextensions-apiserver `pkg/apiserver/schema/cel/`.
 
 mod check;
+mod conditions;
 mod evaluate;
 mod faults;
 mod library;
 mod program;
 mod values;
 
+pub(crate) use conditions::{
+    COST_MAX, Evaluation, EvaluationError, Expression, ExpressionError, Gives, Inputs, MATCH_COST_MAX, Outcome, Scope,
+};
 pub(crate) use evaluate::Rules;
 pub(crate) use faults::faults;
 

@@ -81,8 +81,8 @@ fn charge<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, Execution
 }
 
 /// Why an expression gave no value.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Failure {
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Failure {
     /// It costs more than one expression may.
     #[error("operation cancelled: actual cost limit exceeded")]
     TooCostly,
@@ -92,6 +92,16 @@ pub(super) enum Failure {
     /// Any other, in cel-go's words.
     #[error("{0}")]
     Other(String),
+}
+
+/// The environment of all expressions.
+///
+/// Errors: a function is declared twice.
+pub(super) fn environment() -> Result<Arc<Env>, CompileError> {
+    match &*ENVIRONMENT {
+        Ok(env) => Ok(Arc::clone(env)),
+        Err(error) => Err(CompileError::Compilation(error.to_string())),
+    }
 }
 
 /// An expression.
@@ -140,14 +150,19 @@ impl<'v> Seen<'v> {
 }
 
 /// Why an expression is none.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum CompileError {
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CompileError {
     /// It cannot be read, or names what is not there.
     #[error("compilation failed: {0}")]
     Compilation(String),
     /// It gives something else.
-    #[error("must evaluate to a {0}")]
-    OtherType(&'static str),
+    #[error("must evaluate to {gives} but got {got}")]
+    OtherType {
+        /// What it must give: `bool`, `one of [string null_type]`.
+        gives: &'static str,
+        /// The type of what it gives.
+        got: &'static str,
+    },
 }
 
 impl CompileError {
@@ -155,7 +170,7 @@ impl CompileError {
     pub(super) fn of_rule(&self) -> String {
         match self {
             Self::Compilation(_) => self.to_string(),
-            Self::OtherType(_) => format!("cel expression {self}"),
+            Self::OtherType { gives, .. } => format!("cel expression must evaluate to a {gives}"),
         }
     }
 }
@@ -170,10 +185,23 @@ impl Program {
         is_optional: bool,
         gives: &'static str,
     ) -> Result<Self, CompileError> {
-        let env = match &*ENVIRONMENT {
-            Ok(env) => Arc::clone(env),
-            Err(error) => return Err(CompileError::Compilation(error.to_string())),
-        };
+        let old = if is_optional { Known::Dyn } else { scope };
+        let variables = vec![("self".to_owned(), scope), ("oldSelf".to_owned(), old)];
+        let (program, known) = Self::read(source, variables)?;
+        if !known.is_open() && known.name() != gives {
+            return Err(CompileError::OtherType { gives, got: known.name() });
+        }
+        Ok(Self { is_optional, ..program })
+    }
+
+    /// Reads an expression that may name these variables, and says what is known of its type.
+    ///
+    /// Errors: it cannot be read, or names what is not there.
+    pub(super) fn read<'a>(
+        source: &str,
+        variables: Vec<(String, Known<'a>)>,
+    ) -> Result<(Self, Known<'a>), CompileError> {
+        let env = environment()?;
         let program = env.compile(source).map_err(|errors| {
             let offset = |line: isize, column: isize| {
                 let before = source.split_inclusive('\n').take(usize::try_from(line - 1).unwrap_or(0));
@@ -182,36 +210,38 @@ impl Program {
             let each = errors.errors.iter().map(|error| located(source, offset(error.pos.0, error.pos.1), &error.msg));
             CompileError::Compilation(each.collect::<Vec<_>>().join("\n"))
         })?;
-        let old = if is_optional { Known::Dyn } else { scope };
-        let mut check =
-            Check::new(program.source_info(), vec![("self".to_owned(), scope), ("oldSelf".to_owned(), old)]);
+        let mut check = Check::new(program.source_info(), variables);
         let known = check.expression(program.expression());
         if let Some(wrong) = check.wrong() {
             return Err(CompileError::Compilation(wrong));
         }
-        if known.name() != "dyn" && known.name() != gives {
-            return Err(CompileError::OtherType(gives));
-        }
         let uses_old = check.uses_old;
         let mut expression = program.expression().clone();
         let cost = metered(&mut expression);
-        Ok(Self { expression, cost, env, uses_old, is_optional })
+        Ok((Self { expression, cost, env, uses_old, is_optional: false }, known))
     }
 
     /// What it gives, and what it cost.
     fn run<T>(&self, seen: &Seen<'_>, read: impl FnOnce(&dyn Val) -> Option<T>) -> (Result<T, Failure>, u64) {
-        let left = Arc::new(AtomicU64::new(CALL_COST_MAX.saturating_sub(self.cost)));
         let mut context = seen.context(self).new_inner_scope();
-        context.add_variable_as_val(METER, Box::new(Of(Meter(Arc::clone(&left)))));
         if self.uses_old && self.is_optional {
             let old = seen.old.map(|old| values::value(&self.env, seen.schema, old));
             context.add_variable_as_val("oldSelf", Box::new(old.map_or_else(CelOptional::none, CelOptional::of)));
         }
-        let result = Resolved::resolve_val(&self.expression, &context);
+        let (value, cost) = self.value(&context);
+        (value.and_then(|value| read(value.as_ref()).ok_or(Failure::NoOverload)), cost)
+    }
+
+    /// The value that it has with these variables, and what that cost.
+    pub(super) fn value<'v>(&self, context: &Context<'_, 'v>) -> (Result<Box<dyn Val + 'v>, Failure>, u64) {
+        let left = Arc::new(AtomicU64::new(CALL_COST_MAX.saturating_sub(self.cost)));
+        let mut context = context.new_inner_scope();
+        context.add_variable_as_val(METER, Box::new(Of(Meter(Arc::clone(&left)))));
+        let result = Resolved::resolve_val(&self.expression, &context).map(CowVal::into_owned);
         let left = left.load(Ordering::Relaxed);
         let answer = match result {
             _ if left == 0 => Err(Failure::TooCostly),
-            Ok(value) => read(value.as_ref()).ok_or(Failure::NoOverload),
+            Ok(value) => Ok(value),
             Err(error) => Err(failure(error)),
         };
         (answer, CALL_COST_MAX - left)
@@ -249,6 +279,7 @@ fn failure(error: ExecutionError) -> Failure {
 fn metered(expression: &mut IdedExpr) -> u64 {
     1 + match &mut expression.expr {
         Expr::Call(call) => {
+            null_last(call);
             let target = call.target.as_mut().map_or(0, |target| metered(target));
             target + call.args.iter_mut().map(metered).sum::<u64>()
         }
@@ -268,6 +299,17 @@ fn metered(expression: &mut IdedExpr) -> u64 {
             metered(&mut fold.iter_range) + metered(&mut fold.accu_init) + metered(&mut fold.result)
         }
         _ => 0,
+    }
+}
+
+/// Compares with null from the other side: what is null in an object knows that it equals null, and not the other way around.
+fn null_last(call: &mut CallExpr) {
+    let is_equality = matches!(call.func_name.as_str(), operators::EQUALS | operators::NOT_EQUALS);
+    let is_null = |arg: &IdedExpr| matches!(arg.expr, Expr::Literal(LiteralValue::Null));
+    if let ([left, _], true) = (call.args.as_slice(), is_equality)
+        && is_null(left)
+    {
+        call.args.reverse();
     }
 }
 

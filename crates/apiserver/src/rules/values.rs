@@ -2,12 +2,13 @@
 //!
 //! Source: kubernetes/apiserver `pkg/cel/common/values.go`, `pkg/cel/escaping.go`.
 
-use std::{borrow::Cow, collections::HashMap};
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use cel::{
-    Env,
+    Env, ExecutionError,
     common::{
-        types::{CelBool, CelDouble, CelInt, CelList, CelMap, CelMapKey, CelNull, CelString},
+        traits::Indexer,
+        types::{CelBool, CelDouble, CelInt, CelList, CelMap, CelMapKey, CelNull, CelString, NULL_TYPE, Type},
         value::{CowVal, Val},
     },
 };
@@ -83,6 +84,75 @@ pub(super) fn value<'v>(env: &Env, schema: &Value, value: &'v Value) -> Box<dyn 
             }
             Box::new(CelMap::from(map))
         }
+    }
+}
+
+/// A value of which no schema says anything, with its fields under their own names. Texts are borrowed.
+///
+/// Source: kubernetes/apiserver `pkg/admission/plugin/cel/activation.go`, where objects are trees of maps.
+pub(super) fn raw(value: &Value) -> Box<dyn Val + '_> {
+    match value {
+        Value::Null => Box::new(Nil),
+        Value::Bool(truth) => Box::new(CelBool::from(*truth)),
+        Value::Number(number) => match number.as_i64() {
+            Some(whole) => Box::new(CelInt::from(whole)),
+            None => Box::new(CelDouble::from(number.as_f64().unwrap_or_default())),
+        },
+        Value::String(said) => Box::new(CelString::from(said.as_str())),
+        Value::Array(items) => Box::new(CelList::from(items.iter().map(raw).collect::<Vec<_>>())),
+        Value::Object(fields) => {
+            let entries = fields.iter().map(|(name, field)| (CelMapKey::from(name.as_str()), raw(field)));
+            Box::new(CelMap::from(entries.collect::<HashMap<_, _>>()))
+        }
+    }
+}
+
+/// Null, of which cel-go says that it lacks the field that is selected, where this interpreter says that it has no fields.
+#[derive(Clone, Copy, Debug)]
+struct Nil;
+
+impl Val for Nil {
+    fn get_type(&self) -> &Type {
+        &NULL_TYPE
+    }
+
+    fn cel_type() -> &'static Type {
+        &NULL_TYPE
+    }
+
+    fn as_indexer<'b, 'w>(&'b self) -> Option<&'b (dyn Indexer + 'w)>
+    where
+        Self: 'w,
+    {
+        Some(self)
+    }
+
+    fn equals(&self, other: &dyn Val) -> bool {
+        other.get_type().name() == NULL_TYPE.name()
+    }
+
+    fn clone_as_boxed<'w>(&self) -> Box<dyn Val + 'w>
+    where
+        Self: 'w,
+    {
+        Box::new(*self)
+    }
+}
+
+impl Indexer for Nil {
+    fn get<'b, 'w>(&'b self, field: &dyn Val) -> Result<CowVal<'b, 'w>, ExecutionError>
+    where
+        Self: 'w,
+    {
+        let field = field.downcast_ref::<CelString<'_>>().map(|field| field.inner().to_owned()).unwrap_or_default();
+        Err(ExecutionError::NoSuchKey(Arc::new(field)))
+    }
+
+    fn steal<'w>(self: Box<Self>, field: &dyn Val) -> Result<Box<dyn Val + 'w>, ExecutionError>
+    where
+        Self: 'w,
+    {
+        self.get(field).map(CowVal::into_owned)
     }
 }
 

@@ -9,7 +9,7 @@ use http::{Method, Uri, request::Parts};
 use crate::{
     rbac::{Attributes, Authorizer, MASTERS},
     registry::Registry,
-    serve::ApiServer,
+    serve::{ApiServer, Warned},
 };
 use kubefold_serving::{audit, caller::Caller, impersonation::Impersonation};
 use kubefold_wire::{
@@ -62,9 +62,13 @@ impl ApiServer {
 
     /// The objects for whoever asks: for the server itself where nobody is said to, and everybody may do everything.
     pub(super) fn registry_for(&self, parts: &Parts) -> Registry {
-        let (registry, caller) = (&self.inner.registry, parts.extensions.get::<Caller>().cloned());
+        let caller = parts.extensions.get::<Caller>().cloned();
+        let registry = match parts.extensions.get::<Warned>() {
+            Some(warned) => self.inner.registry.warning_in(Arc::clone(&warned.0)),
+            None => self.inner.registry.clone(),
+        };
         match (&self.inner.settings.authorizer, caller) {
-            (None, None) => registry.clone(),
+            (None, None) => registry,
             (None, Some(caller)) => registry.acting_as(caller),
             (Some(authorizer), caller) => {
                 let guard: Authorizer = authorizer.clone();

@@ -36,10 +36,12 @@ use std::{
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
+use parking_lot::Mutex;
 use tokio::{sync::Semaphore, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    admission::{self, Admitter},
     kinds::Kind,
     rbac::{self, Authorizer},
     registry::Registry,
@@ -56,6 +58,7 @@ use kubefold_wire::{
     info::{RequestInfo, without_tail},
     media::{self, is_built_in},
     status::{Reason, Status},
+    warning::Warnings,
 };
 
 pub use bootstrap::{bootstrap, built_in, built_in_kinds, registry_of};
@@ -88,6 +91,9 @@ pub struct Settings {
     pub tokens: Arc<dyn Tokens>,
     /// Who may do what. `None`: whoever asks may do everything.
     pub authorizer: Option<Authorizer>,
+    /// What the registry is admitted by, so that a policy is in force when whoever wrote it is answered. `None`: by nobody, or
+    /// policies are in force soon.
+    pub admitter: Option<Admitter>,
 }
 
 impl Settings {
@@ -100,6 +106,7 @@ impl Settings {
             printers: Arc::new(Nothing),
             tokens: Arc::new(tokens::Unsigned),
             authorizer: None,
+            admitter: None,
         }
     }
 }
@@ -169,7 +176,9 @@ impl ApiServer {
     /// Answers a request that was let in.
     pub async fn answer(&self, request: Request<Body>) -> Response<Body> {
         let audit = request.headers().get(AUDIT_ID).cloned();
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        let warned = Warned::default();
+        parts.extensions.insert(warned.clone());
         let answered = Box::pin(self.bounded(&parts, body)).await;
         let mut response = match answered {
             Ok(response) => response,
@@ -179,6 +188,7 @@ impl ApiServer {
             }
         };
         let headers = response.headers_mut();
+        warned.0.lock().write_to(headers);
         let audit = audit.or_else(|| HeaderValue::from_str(&self.inner.registry.env().uid()).ok());
         if let Some(audit) = audit {
             headers.insert(AUDIT_ID, audit);
@@ -277,9 +287,18 @@ impl ApiServer {
         {
             authorizer.settled().await;
         }
+        if let (Some(admitter), true) =
+            (&self.inner.settings.admitter, info.api_group == admission::GROUP && !is_read(info))
+        {
+            admitter.settled(&target.registry).await;
+        }
         Ok(if watches { encode_watch(response, wanted.encoding) } else { encode(response, wanted.encoding).await })
     }
 }
+
+/// In a request's extensions: what whoever asks is warned of, whatever the answer is.
+#[derive(Clone, Default)]
+struct Warned(Arc<Mutex<Warnings>>);
 
 fn is_read(info: &RequestInfo) -> bool {
     matches!(info.verb.as_str(), "get" | "list" | "watch")

@@ -5,9 +5,10 @@
 use bytes::Bytes;
 use http::{HeaderMap, header};
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::{
-    kinds::Propagation,
+    kinds::{Propagation, put},
     patch::managed::manager_of,
     registry::{DeleteOptions, Part, Preconditions, WriteOptions},
     schema::FieldValidation,
@@ -94,9 +95,13 @@ impl RequestOptions {
         let manager = manager_of(&manager, agent);
         // A client that says nothing of itself owns its fields, too, under no name; here under one, so that it is said.
         let manager = if manager.is_empty() { "unknown".to_owned() } else { manager };
+        let mut options = json!({});
+        for name in ["fieldManager", "fieldValidation"] {
+            put(&mut options, name, Some(text(name)).filter(|text| !text.is_empty()).map(Value::from));
+        }
         let validation = parsed.unwrap_or_default();
         Ok(Self {
-            write: WriteOptions { dry_run, manager, part, validation, ..WriteOptions::default() },
+            write: WriteOptions { dry_run, manager, part, validation, said: options, ..WriteOptions::default() },
             validation,
             force: force.is_some_and(|force| !matches!(force.to_ascii_lowercase().as_str(), "false" | "0")),
         })
@@ -183,7 +188,12 @@ pub(super) fn of_delete(query: &str, body: &Bytes) -> Result<(DeleteOptions, boo
         return Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", causes));
     }
     let preconditions = said.preconditions.unwrap_or_default();
+    let mut options = json!({});
+    put(&mut options, "gracePeriodSeconds", said.grace_period_seconds.map(Value::from));
+    put(&mut options, "orphanDependents", said.orphan_dependents.map(Value::from));
+    put(&mut options, "propagationPolicy", said.propagation_policy.map(Value::from));
     let options = DeleteOptions {
+        said: options,
         dry_run,
         preconditions: Preconditions { uid: preconditions.uid, resource_version: preconditions.resource_version },
         grace_seconds: said.grace_period_seconds,

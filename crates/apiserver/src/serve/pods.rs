@@ -20,6 +20,7 @@ use kubefold_wire::{
     access::text,
     body::Body,
     golang::Quoted,
+    resource::Gvk,
     selector::LabelSelector,
     status::{Cause, Reason, Status},
 };
@@ -46,18 +47,25 @@ impl ApiServer {
         body: Body,
     ) -> Result<Response<Body>, Status> {
         let mut binding = object(&read_json(asked.headers, body).await?)?;
-        put(&mut binding, "metadata", Some(json!({"name": target.name})));
-        let dry_run = asked.query.contains("dryRun=All");
-        self.bind_object(&target.namespace, &binding, dry_run).await
+        put(&mut binding, "metadata", Some(json!({"name": target.name, "namespace": target.namespace})));
+        let options = posted(target, asked.query.contains("dryRun=All"));
+        self.bind_object(target, &binding, &options).await
     }
 
     /// Puts a pod on a node.
     pub(super) async fn bind_object(
         &self,
-        namespace: &str,
+        target: &Target,
         binding: &Value,
-        dry_run: bool,
+        options: &WriteOptions,
     ) -> Result<Response<Body>, Status> {
+        let mut binding = binding.clone();
+        put(&mut binding, "kind", Some("Binding".into()));
+        put(&mut binding, "apiVersion", Some("v1".into()));
+        let (kind, namespace) = (&target.kind, target.namespace.as_str());
+        let object_type = Gvk::new("", "v1", "Binding");
+        let admitted = target.registry.admit_posted(kind, namespace, object_type, binding, options);
+        let binding = &Box::pin(admitted).await?;
         let name = text(binding, "/metadata/name").to_owned();
         let node = text(binding, "/target/name").to_owned();
         let target_kind = text(binding, "/target/kind");
@@ -72,7 +80,7 @@ impl ApiServer {
             return Err(invalid_binding(&name, "FieldValueRequired", "target.name", "Required value".into()));
         }
         let pods = self.pods()?;
-        let write = WriteOptions { dry_run, ..WriteOptions::default() };
+        let write = WriteOptions { dry_run: options.dry_run, ..WriteOptions::default() };
         let now = self.inner.registry.env().now_text();
         let bind = |pod: &mut Value| {
             let there = text(pod, "/spec/nodeName");
@@ -113,6 +121,11 @@ impl ApiServer {
         let options = eviction.get("deleteOptions").cloned().unwrap_or(Value::Null);
         let options = if options.is_null() { String::new() } else { options.to_string() };
         let (options, _) = of_delete(asked.query, &options.into())?;
+        let eviction = as_eviction(eviction, target);
+        let object_type = Gvk::new("policy", "v1", "Eviction");
+        let posted = posted(target, options.dry_run);
+        let admitted = target.registry.admit_posted(&target.kind, &target.namespace, object_type, eviction, &posted);
+        Box::pin(admitted).await?;
         let pod = target.registry.get(&target.kind, &target.namespace, &target.name).await?.value();
         if !matches!(text(&pod, "/status/phase"), "Succeeded" | "Failed" | "Pending") {
             self.disrupt(&target.namespace, &pod, options.dry_run).await?;
@@ -165,6 +178,18 @@ impl ApiServer {
     fn pods(&self) -> Result<std::sync::Arc<crate::kinds::Kind>, Status> {
         self.inner.registry.kind("", "Pod").ok_or_else(Status::no_such_path)
     }
+}
+
+/// How admission sees what is posted below an object.
+pub(super) fn posted(target: &Target, dry_run: bool) -> WriteOptions {
+    WriteOptions { dry_run, subresource: target.subresource.clone(), ..WriteOptions::default() }
+}
+
+fn as_eviction(mut eviction: Value, target: &Target) -> Value {
+    put(&mut eviction, "kind", Some("Eviction".into()));
+    put(&mut eviction, "apiVersion", Some("policy/v1".into()));
+    put(&mut eviction, "metadata", Some(json!({"name": target.name, "namespace": target.namespace})));
+    eviction
 }
 
 pub(super) fn object(body: &[u8]) -> Result<Value, Status> {

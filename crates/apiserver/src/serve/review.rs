@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::{
+    admission::user_info,
     kinds::{Kind, put},
     rbac::{Attributes, On, Resource, Rule},
     schema::Types,
@@ -168,19 +169,6 @@ impl ApiServer {
 
 const RESOURCE: &str = "/spec/resourceAttributes";
 const PATH: &str = "/spec/nonResourceAttributes";
-
-/// Who somebody is, as reviews say it.
-pub(super) fn user_info(caller: &Caller) -> Value {
-    let mut user = json!({"username": caller.user});
-    if let Some(uid) = &caller.uid {
-        put(&mut user, "uid", Some(uid.as_str().into()));
-    }
-    put(&mut user, "groups", Some(caller.groups.clone().into()));
-    if !caller.extra.is_empty() {
-        put(&mut user, "extra", Some(json!(caller.extra)));
-    }
-    user
-}
 
 /// What is wrong with a question about access.
 ///

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     kinds::{Kind, Scale},
     patch,
-    registry::{Part, Patch, check_name},
+    registry::{Facet, Part, Patch, check_name},
     serve::{
         ApiServer,
         answer::answered,
@@ -26,6 +26,8 @@ use kubefold_wire::{
     media::Negotiated,
     status::{Cause, Status},
 };
+
+const SCALE: &str = "scale";
 
 impl ApiServer {
     pub(super) async fn get_scale(
@@ -77,6 +79,8 @@ impl ApiServer {
             return Err(Status::bad_request(why));
         }
         said.write.part = Part::Whole;
+        SCALE.clone_into(&mut said.write.subresource);
+        said.write.facet = Some(Facet { object_type: ["autoscaling", "v1", "Scale"], of: scale_of, set });
         let change = |object: &mut Value| {
             let present = scale_of(kind, object)?;
             let new = match (&put, &patch) {

@@ -12,14 +12,14 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
+    admission::user_info,
     kinds::{Kind, put},
     registry::{Registry, time_text},
     serve::{
         ApiServer,
         answer::answered,
         context::{RequestContext, Target},
-        pods::object,
-        review::user_info,
+        pods::{object, posted},
     },
 };
 use kubefold_serving::{caller::Caller, request::read_json};
@@ -27,6 +27,7 @@ use kubefold_wire::{
     access::text,
     body::Body,
     golang::Quoted,
+    resource::Gvk,
     status::{Cause, Reason, Status},
 };
 
@@ -171,6 +172,10 @@ impl ApiServer {
     ) -> Result<Response<Body>, Status> {
         let account = target.registry.get(&target.kind, &target.namespace, &target.name).await?.value();
         let mut request = request_of(target, &read_json(asked.headers, body).await?)?;
+        let (object_type, options) = (Gvk::new("authentication.k8s.io", "v1", REQUEST), posted(target, false));
+        put(&mut request, "metadata", Some(json!({"name": target.name, "namespace": target.namespace})));
+        let admitted = target.registry.admit_posted(&target.kind, &target.namespace, object_type, request, &options);
+        let mut request = Box::pin(admitted).await?;
         let seconds = request.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(TOKEN_SECONDS);
         check_life(seconds)?;
         let tokens = &self.inner.settings.tokens;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     kinds::Kind,
-    registry::{Deleted, Part, Patch, Written, check_name},
+    registry::{Deleted, Part, Patch, WriteOptions, Written, check_name},
     schema::{Expected, FieldValidation, StrictError, read_body},
     serve::{
         ApiServer, NOT_ALLOWED,
@@ -23,7 +23,13 @@ use kubefold_serving::{
     request::{read_json, read_object, read_patch},
 };
 use kubefold_wire::{
-    access::text, body::Body, golang::Quoted, info::RequestInfo, media::Negotiated, options::Options, resource::Gvr,
+    access::text,
+    body::Body,
+    golang::Quoted,
+    info::RequestInfo,
+    media::{Negotiated, is_built_in},
+    options::Options,
+    resource::{Gvk, Gvr},
     status::Status,
 };
 
@@ -83,6 +89,7 @@ impl ApiServer {
         let said = RequestOptions::read(asked.query, asked.headers, Of::Create, Part::Whole)?;
         let (object, mut warnings) = decoded(kind, &body.json, said.validation)?;
         warnings.splice(..0, repeated(kind, body.repeated, said.validation)?);
+        let object = self.admitted_question(target, object, &said.write).await?;
         let answer = match self.review_token(kind, &object).await? {
             None => self.review(kind, &target.namespace, object.clone(), target.registry.caller())?,
             reviewed => reviewed,
@@ -94,7 +101,7 @@ impl ApiServer {
             return Ok(answered(out, StatusCode::CREATED, &warnings));
         }
         if kind.plural == "bindings" && kind.group.is_empty() {
-            return self.bind_object(&target.namespace, &object, said.write.dry_run).await;
+            return self.bind_object(target, &object, &said.write).await;
         }
         warnings.extend(owner_warnings(&object));
         if let Some(notes) = audit::notes() {
@@ -114,7 +121,8 @@ impl ApiServer {
     ) -> Result<Response<Body>, Status> {
         let kind = &target.kind;
         let body = read_object(asked.headers, body).await?;
-        let said = RequestOptions::read(asked.query, asked.headers, Of::Update, part(target))?;
+        let mut said = RequestOptions::read(asked.query, asked.headers, Of::Update, part(target))?;
+        said.write.subresource.clone_from(&target.subresource);
         let (object, mut warnings) = decoded(kind, &body.json, said.validation)?;
         warnings.splice(..0, repeated(kind, body.repeated, said.validation)?);
         if kind.namespaced {
@@ -155,7 +163,8 @@ impl ApiServer {
         wanted: Negotiated,
         body: Body,
     ) -> Result<Response<Body>, Status> {
-        let (patch, said) = read_of_patch(asked, part(target), body).await?;
+        let (patch, mut said) = read_of_patch(asked, part(target), body).await?;
+        said.write.subresource.clone_from(&target.subresource);
         let kind = &target.kind;
         let registry = &target.registry;
         let (namespace, name) = (&target.namespace, &target.name);
@@ -198,6 +207,21 @@ impl ApiServer {
         let which = list_options(&which, &target.name);
         let list = target.registry.delete_collection(kind, &target.namespace, &which, &options).await?;
         Ok(respond(list, &form, &gvr))
+    }
+}
+
+impl ApiServer {
+    /// A question as admission lets it be asked; another object as it is, since it is admitted when it is made.
+    ///
+    /// Errors: the whole answer.
+    async fn admitted_question(&self, target: &Target, object: Value, options: &WriteOptions) -> Result<Value, Status> {
+        let kind = &target.kind;
+        let is_question = kind.verbs == ["create"] && kind.plural != "bindings" && is_built_in(&kind.group);
+        if !is_question {
+            return Ok(object);
+        }
+        let object_type = Gvk::new(&kind.group, &kind.version, &kind.kind);
+        Box::pin(target.registry.admit_posted(kind, &target.namespace, object_type, object, options)).await
     }
 }
 

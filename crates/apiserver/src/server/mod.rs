@@ -30,6 +30,7 @@ use tokio_util::{
 };
 
 use crate::{
+    admission,
     definitions::Definitions,
     kinds::Kind,
     rbac::{self, RbacError},
@@ -297,6 +298,12 @@ impl Server {
             Authorization::Everything => None,
             Authorization::Rbac => Some(Box::pin(rbac::start(&registry, &tasks, &stop)).await?),
         };
+        let admitter = admission::start(&registry, &tasks, &stop).await;
+        let admitter = admitter.map_err(|status| ServerError::Storage(Box::new(status)))?;
+        let registry = match &admitter {
+            Some(admitter) => registry.admitted_by(Arc::new(admitter.clone())),
+            None => registry,
+        };
         if let Some(mut definitions) = Definitions::new(registry.clone()) {
             definitions.begin().await.map_err(|status| ServerError::Storage(Box::new(status)))?;
             tasks.spawn(definitions.follow_until(stop.clone()));
@@ -307,7 +314,7 @@ impl Server {
         let options = sim::Options { workloads: false, accounts, root_ca, ..sim::Options::default() };
         tasks.spawn(Sim::new(registry.clone(), options).run(stop.clone()));
         tasks.close();
-        let mut settings = Settings { drain: stop.clone(), authorizer, ..Settings::new(&self.version) };
+        let mut settings = Settings { drain: stop.clone(), authorizer, admitter, ..Settings::new(&self.version) };
         if let Some(tokens) = self.account_tokens {
             settings.tokens = tokens;
         }

@@ -256,7 +256,8 @@ impl Sim {
                     "Foreground" => Propagation::Foreground,
                     _ => Propagation::Background,
                 });
-                let options = DeleteOptions { dry_run: false, preconditions, grace_seconds: *grace, propagation };
+                let grace_seconds = *grace;
+                let options = DeleteOptions { preconditions, grace_seconds, propagation, ..DeleteOptions::default() };
                 let deleted = self.registry.delete(kind, &key.namespace, &key.name, &options).await?;
                 Ok((deleted.object.revision(), key.name.to_string()))
             }

@@ -15,6 +15,7 @@ mod etcd;
 mod kinds;
 mod openapi;
 mod patch;
+mod policies;
 mod rbac;
 mod rules;
 mod schema;

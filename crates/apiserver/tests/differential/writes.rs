@@ -271,6 +271,21 @@ impl Server {
     }
 
     async fn bytes(&self, method: &'static str, path: &str, body: String) -> (u16, bytes::Bytes) {
+        let (code, _, body) = self.whole(method, path, body).await;
+        (code, body)
+    }
+
+    /// The code, the warnings and the body.
+    pub(super) async fn whole(
+        &self,
+        method: &'static str,
+        path: &str,
+        body: String,
+    ) -> (u16, Vec<String>, bytes::Bytes) {
+        let warnings = |headers: &http::HeaderMap| {
+            let all = headers.get_all(header::WARNING).iter();
+            all.map(|value| value.to_str().unwrap().to_owned()).collect()
+        };
         let request = Request::builder()
             .method(method.parse::<Method>().unwrap())
             .uri(path)
@@ -280,12 +295,12 @@ impl Server {
         match self {
             Self::Real(api) => {
                 let answer = api.send(request.body(body.into()).unwrap()).await.unwrap();
-                (answer.status.as_u16(), answer.body)
+                (answer.status.as_u16(), warnings(&answer.headers), answer.body)
             }
             Self::Embedded(server) => {
                 let answer = server.answer(request.body(full(body)).unwrap()).await;
-                let code = answer.status().as_u16();
-                (code, answer.into_body().collect().await.unwrap().to_bytes())
+                let (code, warnings) = (answer.status().as_u16(), warnings(answer.headers()));
+                (code, warnings, answer.into_body().collect().await.unwrap().to_bytes())
             }
         }
     }

@@ -3,6 +3,7 @@
 //! Source: kubernetes `pkg/apis/*/validation/validation.go`. `docs/embedded-kinds.md` lists what is not validated.
 
 mod address;
+pub(super) mod admission;
 pub(super) mod core;
 pub(super) mod events;
 pub(super) mod field;

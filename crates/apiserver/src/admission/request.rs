@@ -1,0 +1,75 @@
+//! A write as an `AdmissionRequest`.
+//!
+//! Source: kubernetes/apiserver `pkg/admission/plugin/cel/condition.go` `CreateAdmissionRequest`.
+
+use serde_json::{Map, Value, json};
+
+use super::matching::Matched;
+use crate::{
+    kinds::{ConversionError, Kind, put},
+    registry::AdmissionRequest,
+};
+use kubefold_serving::caller::Caller;
+use kubefold_wire::resource::{Gvk, api_version};
+
+/// The API group of policies and webhooks.
+pub const GROUP: &str = "admissionregistration.k8s.io";
+
+/// The request without its objects and its UID.
+pub(super) fn described(request: &AdmissionRequest<'_>, matched: &Matched, caller: &Caller) -> Value {
+    let kind = |of: &Gvk| json!({"group": *of.group, "version": *of.version, "kind": *of.kind});
+    let resource = |of: &Kind| json!({"group": of.group, "version": of.version, "resource": of.plural});
+    let mut out = Map::new();
+    let mut set = |name: &str, value: Value| drop(out.insert(name.to_owned(), value));
+    set("kind", kind(&matched.object_type));
+    set("resource", resource(matched.other.as_deref().unwrap_or(request.kind)));
+    set("requestKind", kind(&request.object_type));
+    set("requestResource", resource(request.kind));
+    let texts = [
+        ("subResource", request.subresource),
+        ("requestSubResource", request.subresource),
+        ("name", request.name),
+        ("namespace", request.namespace),
+    ];
+    for (name, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
+        set(name, text.into());
+    }
+    set("operation", request.operation.name().into());
+    set("userInfo", user_info(caller));
+    set("dryRun", request.dry_run.into());
+    set("options", request.options.clone());
+    out.into()
+}
+
+/// Somebody as a `UserInfo`.
+pub(crate) fn user_info(caller: &Caller) -> Value {
+    let mut info = json!({"username": caller.user});
+    put(&mut info, "uid", caller.uid.as_deref().map(Value::from));
+    put(&mut info, "groups", Some(caller.groups.clone().into()));
+    put(&mut info, "extra", (!caller.extra.is_empty()).then(|| json!(caller.extra)));
+    info
+}
+
+/// An object of the request, as it is seen.
+///
+/// Errors: it cannot be said in that version.
+pub(super) fn seen(
+    request: &AdmissionRequest<'_>,
+    matched: &Matched,
+    object: Option<&Value>,
+) -> Result<Option<Value>, ConversionError> {
+    let Some(object) = object else { return Ok(None) };
+    let of_kind = *request.object_type.kind == *request.kind.kind;
+    let Some(other) = matched.other.as_deref().filter(|_| of_kind) else { return Ok(Some(object.clone())) };
+    converted(object, request.kind, other).map(Some)
+}
+
+/// An object of a kind in another version.
+///
+/// Errors: it cannot be said in that version.
+fn converted(object: &Value, from: &Kind, to: &Kind) -> Result<Value, ConversionError> {
+    let mut object = to.strategy.from_storage(from.strategy.to_storage(object.clone())?)?;
+    put(&mut object, "kind", Some(to.kind.as_str().into()));
+    put(&mut object, "apiVersion", Some(api_version(&to.group, &to.version).into()));
+    Ok(object)
+}
