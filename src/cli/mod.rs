@@ -71,7 +71,7 @@ const EXIT_FAILED: u8 = 1;
 #[derive(Debug, Parser)]
 #[command(name = "kubefold", version, arg_required_else_help = true, after_help = help::ROOT)]
 struct Cli {
-    /// When to use colours. NO_COLOR turns them off, too.
+    /// When to use colours; auto: on a terminal, unless NO_COLOR is set.
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t)]
     color: paint::When,
     #[command(subcommand)]

@@ -15,7 +15,7 @@ pub(super) enum Paint {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum When {
     Always,
-    /// On a terminal, unless NO_COLOR is set.
+    // No documentation: with one the help of every command would be the long one.
     #[default]
     Auto,
     Never,

@@ -223,7 +223,7 @@ async fn status_tells_of_each_member() {
     assert_eq!(completed(&fleet, &["kubefold", "diff", "-n", "shop", "cm/a"]).await, ["cm/a@east"]);
     assert_eq!(completed(&fleet, &["kubefold", "events", "--member", "w"]).await, ["west"]);
     assert_eq!(completed(&fleet, &["kubefold", "events", "-n", "shop", "--for", "cm/b"]).await, ["cm/b@east"]);
-    assert_eq!(completed(&fleet, &["kubefold", "diff", "cm", "c", "--namespace=shop"]).await, ["c@east"]);
+    assert_eq!(completed(&fleet, &["kubefold", "diff", "-n", "shop", "cm", "c"]).await, ["c@east"]);
     let elsewhere = ["kubefold", "drain", "--kubeconfig", "/nowhere", "ea"];
     assert!(completed(&fleet, &elsewhere).await.is_empty(), "what cannot be asked is not known");
 

@@ -112,10 +112,11 @@ impl Diff {
                 member => bail!("{} is an object of {member} alone; there is nothing to compare", Quoted(name)),
             }
         }
-        let others: Vec<String> =
-            listed(BEHIND).chain(listed(DIFFERS)).filter(|name| !members.contains(name)).collect();
-        members.extend(others);
-        members.dedup();
+        for name in listed(BEHIND).chain(listed(DIFFERS)) {
+            if !members.contains(&name) {
+                members.push(name);
+            }
+        }
         let answers = join_all(members.iter().map(async |member| {
             let path = format!("/clusters/{member}{}", path.as_str());
             get(session, &path).await

@@ -4,7 +4,6 @@ mod page;
 
 use std::time::Duration;
 
-use serde_json::json;
 use tokio::time::Instant;
 
 use self::page::{Column, Sample, Top as Page};
@@ -43,16 +42,18 @@ impl Top {
         let session = self.connection.open().await?;
         let sample =
             async || Ok::<_, anyhow::Error>(Sample { status: status::ask(&session).await?, at: Instant::now() });
-        let mut last = sample().await?;
+        // Whoever cannot be asked at the start is told so, and no screen is drawn.
+        let first = sample().await?;
         if !self.once
             && self.output.is_none()
             && let Some(mut live) = Live::on_stdout()?
         {
+            let mut last = None;
             return live
                 .repeat(self.interval, async |screen| match sample().await {
                     Ok(now) => {
-                        let page = Page::of(&now, Some(&last), self.sort_by);
-                        last = now;
+                        let page = Page::of(&now, last.as_ref(), self.sort_by);
+                        last = Some(now);
                         screen.draw(&page.render(paint::on_stdout()))
                     }
                     Err(error) => screen.note(&format!("{error:#}")),
@@ -61,11 +62,10 @@ impl Top {
         }
         // A rate is over a time.
         tokio::time::sleep(self.interval).await;
-        let now = sample().await?;
-        let page = Page::of(&now, Some(&last), self.sort_by);
+        let page = Page::of(&sample().await?, Some(&first), self.sort_by);
         print_text(&match self.output {
             None => page.render(paint::on_stdout()),
-            Some(output) => output.text(&json!(page))?,
+            Some(output) => output.text(&page)?,
         })
     }
 }

@@ -84,7 +84,7 @@ async fn the_parts_of_an_object_are_compared(bed: &Testbed, fleet: &Kubefold) {
     // What is repaired is equal again; what is gone is missing.
     bed[other].kubectl(&["-n", SPACE, "set", "image", "deployment/web", "main=main:1"]).await.ok();
     assert_eq!(diff(&["deployment/web"]).await.0, Some(0));
-    bed[other].kubectl(&["-n", SPACE, "delete", "deployment", "web", "--cascade=orphan"]).await.ok();
+    bed[other].kubectl(&["-n", SPACE, "delete", "deployment", "web", "--wait=false"]).await.ok();
     eventually(SOON, async || {
         let (code, out, error) = diff(&["deployment/web"]).await;
         let is_told = code == Some(1) && out.contains(&format!("{other} has no part"));
@@ -195,7 +195,7 @@ async fn a_kubeconfig_is_merged_and_taken_out(fleet: &Kubefold) {
     // A file as kubectl writes it, with what no kubefold knows of.
     for args in [
         &["set-cluster", "work", "--server=https://127.0.0.1:1", "--tls-server-name=work"][..],
-        &["set-credentials", "me", "--token=t", "--as=ann"],
+        &["set-credentials", "me", "--token=t"],
         &["set-context", "work", "--cluster=work", "--user=me", "--namespace=desk"],
         &["use-context", "work"],
     ] {
