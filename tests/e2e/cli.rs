@@ -195,7 +195,7 @@ async fn status_tells_of_each_member() {
         let api = bed["east"].api().await;
         api.create("/api/v1/namespaces/shop/configmaps", &config_map(name, json!({"key": "value"}))).await;
     }
-    fleet.kubectl(&["get", "configmaps", "-A"]).await.ok();
+    fleet.kubectl(&["get", "configmaps,events", "-A"]).await.ok();
     let status = async || {
         let said = fleet.command(&["status", "-o", "json"]).await;
         assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
