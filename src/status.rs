@@ -82,6 +82,9 @@ pub struct MemberStatus {
     /// What they cost to hold. Units: bytes.
     #[serde(default)]
     pub bytes: usize,
+    /// Events of its watches that were taken in, of the kinds that are followed now.
+    #[serde(default)]
+    pub events: u64,
     /// How long the kind that is furthest behind has not been followed; 0: all are current. Units: seconds.
     #[serde(default)]
     pub lag_seconds: u64,
@@ -187,6 +190,9 @@ pub struct KindStatus {
     pub objects: usize,
     /// Watches of clients.
     pub watches: usize,
+    /// Events of the members' watches that were taken in since the kind is followed.
+    #[serde(default)]
+    pub events: u64,
     /// Members whose objects of the kind were never held completely.
     pub unknown: Vec<String>,
     /// Of them, those that are being listed, and how far they are.
@@ -276,6 +282,7 @@ fn status(stores: &Stores, journal: &Journal, now_unix: u64) -> FleetStatus {
             version: gvr.version.to_string(),
             objects: store.snapshot().objects.len(),
             watches: store.watchers(),
+            events: store.events_by_member().values().sum(),
             unknown: unknown.map(ToString::to_string).collect(),
             filling: running.filling().into_iter().map(filling_member).collect(),
         });
@@ -324,6 +331,7 @@ fn member_status(stores: &Stores, figures: &[StoreFigures], member: &Member) -> 
         stores: following.stores,
         objects,
         bytes,
+        events: figures.iter().filter_map(|store| store.events.get(member.name())).sum(),
         lag_seconds: following.lag.as_secs(),
         last_error: member
             .last_error()

@@ -82,6 +82,8 @@ pub(super) struct Resource {
     pub(super) group: String,
     pub(super) version: String,
     pub(super) resource: String,
+    /// `Deployment`.
+    pub(super) kind: String,
     pub(super) subresource: String,
     pub(super) namespaced: bool,
 }
@@ -190,11 +192,13 @@ pub(super) fn find(connection: &Connection, asked: &str) -> anyhow::Result<Resou
 
 /// Finds it among those: by its plural, its singular or a short name, with or without its group.
 fn found(served: Vec<ServedResource>, asked: &str) -> Option<Resource> {
-    let (asked, subresource) = asked.split_once('/').unwrap_or((asked, ""));
+    let asked = asked.to_ascii_lowercase();
+    let (asked, subresource) = asked.split_once('/').unwrap_or((&asked, ""));
     let (name, wanted_group) = asked.split_once('.').map_or((asked, None), |(name, group)| (name, Some(group)));
     let mut of_group = served.into_iter().filter(|one| wanted_group.is_none_or(|wanted| wanted == one.group));
-    let ServedResource { group, version, resource, is_namespaced, .. } = of_group.find(|one| one.is_called(name))?;
-    Some(Resource { group, version, resource, subresource: subresource.to_owned(), namespaced: is_namespaced })
+    let ServedResource { group, version, resource, kind, is_namespaced, .. } =
+        of_group.find(|one| one.is_called(name))?;
+    Some(Resource { group, version, resource, kind, subresource: subresource.to_owned(), namespaced: is_namespaced })
 }
 
 #[cfg(test)]
@@ -216,7 +220,7 @@ mod tests {
         let of =
             |asked: &str| found(known(), asked).map(|one| (one.group, one.version, one.subresource, one.namespaced));
         let deployments = |subresource: &str| Some(("apps".into(), "v1".into(), subresource.into(), true));
-        for asked in ["deployments", "deployment", "deploy", "deployments.apps"] {
+        for asked in ["deployments", "deployment", "Deployment", "deploy", "deployments.apps"] {
             assert_eq!(of(asked), deployments(""), "{asked}");
         }
         assert_eq!(of("deploy/scale"), deployments("scale"));

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use base64::{Engine, engine::general_purpose::STANDARD};
-use futures::{AsyncBufReadExt, TryStreamExt};
+use futures::{AsyncBufReadExt, Stream, TryStreamExt};
 use http::{Method, Request, Response, header};
 use kube::{
     Client, Config,
@@ -47,6 +47,14 @@ pub(super) struct Ask<'a> {
     pub(super) body: Vec<u8>,
 }
 
+impl Ask<'_> {
+    fn request(&self) -> anyhow::Result<Request<Vec<u8>>> {
+        let request = Request::builder().method(&self.method).uri(self.path);
+        let request = self.headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        Ok(request.body(self.body.clone())?)
+    }
+}
+
 /// How a program wants an answer.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(super) enum Output {
@@ -63,6 +71,13 @@ impl Output {
     }
 }
 
+/// The value of a flag on a command line that is not whole yet.
+pub(super) fn word_after(words: impl Iterator<Item = String>, flag: &str) -> Option<String> {
+    let words: Vec<String> = words.collect();
+    let next = words.iter().position(|word| word == flag).and_then(|at| words.get(at + 1)).cloned();
+    next.or_else(|| words.iter().find_map(|word| Some(word.strip_prefix(flag)?.strip_prefix('=')?.to_owned())))
+}
+
 impl Connection {
     /// By a context of a kubeconfig. Default: as of the flags.
     pub(super) fn of(kubeconfig: Option<PathBuf>, context: Option<String>) -> Self {
@@ -77,11 +92,7 @@ impl Connection {
     /// By what stands on a command line that is not whole yet.
     pub(super) fn of_words(words: impl Iterator<Item = String>) -> Self {
         let words: Vec<String> = words.collect();
-        let value = |flag: &str| {
-            let of_next = words.iter().position(|word| word == flag).and_then(|at| words.get(at + 1)).cloned();
-            of_next
-                .or_else(|| words.iter().find_map(|word| Some(word.strip_prefix(flag)?.strip_prefix('=')?.to_owned())))
-        };
+        let value = |flag: &str| word_after(words.iter().cloned(), flag);
         let path = |flag: &str| value(flag).map(PathBuf::from);
         Self { state_dir: path("--state-dir"), kubeconfig: path("--kubeconfig"), context: value("--context") }
     }
@@ -102,34 +113,17 @@ impl Connection {
     }
 
     async fn send(&self, ask: Ask<'_>) -> anyhow::Result<String> {
-        let Ask { method, path, headers, body } = ask;
+        self.open().await?.ask(ask).await
+    }
+
+    /// Makes a client, for several questions.
+    ///
+    /// Errors: the kubeconfig cannot be used.
+    pub(super) async fn open(&self) -> anyhow::Result<Session> {
         let config = self.config().await?;
-        let url = config.cluster_url.to_string();
-        let url = url.trim_end_matches('/');
+        let url = config.cluster_url.to_string().trim_end_matches('/').to_owned();
         let client = client(config).with_context(|| format!("cannot connect to {url}"))?;
-        let request = Request::builder().method(method).uri(path);
-        let request =
-            headers.iter().fold(request, |request, (name, value)| request.header(*name, *value)).body(body)?;
-        match client.request_text(request).await {
-            Ok(text) => Ok(text),
-            // A 404 about an object says which.
-            Err(kube::Error::Api(status)) if status.code == 404 && knows_no_path(&status.message) => {
-                bail!(
-                    "the server at {url} does not know {path}: is it a kubefold, and does the context name its fleet?"
-                )
-            }
-            Err(kube::Error::Api(status)) if status.code == 401 => bail!(
-                "kubefold at {url} answered 401: it does not know this login, which may have expired or be another \
-                 kubefold's; {PRINT_AGAIN}"
-            ),
-            Err(kube::Error::Api(status)) => {
-                Err(Refused { url: url.to_owned(), code: status.code, message: status.message }.into())
-            }
-            Err(error) => {
-                let cause = cause(&error);
-                Err(Unreached { url: url.to_owned(), to_do: what_to_do(&cause), cause }.into())
-            }
-        }
+        Ok(Session { client, url })
     }
 
     /// Follows an answer of kubefold line by line, until it ends or `take` fails.
@@ -138,22 +132,8 @@ impl Connection {
     pub(super) fn follow(&self, ask: &Ask<'_>, mut take: impl FnMut(&str) -> anyhow::Result<()>) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let followed = async {
-            let config = self.config().await?;
-            let url = config.cluster_url.to_string();
-            let client = client(config).with_context(|| format!("cannot connect to {url}"))?;
-            let request = Request::builder().method(&ask.method).uri(ask.path);
-            let request = ask.headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
-            let unanswered = |error: kube::Error| match error {
-                kube::Error::Api(status) => {
-                    anyhow::Error::from(Refused { url: url.clone(), code: status.code, message: status.message })
-                }
-                error => {
-                    let cause = cause(&error);
-                    Unreached { url: url.clone(), to_do: what_to_do(&cause), cause }.into()
-                }
-            };
-            let answer = client.request_stream(request.body(ask.body.clone())?).await.map_err(unanswered)?;
-            let mut lines = answer.lines();
+            let session = self.open().await?;
+            let mut lines = Box::pin(session.lines(ask).await?);
             while let Some(line) = lines.try_next().await? {
                 take(&line)?;
             }
@@ -211,6 +191,53 @@ impl Connection {
     }
 }
 
+/// A client of one kubefold.
+pub(super) struct Session {
+    client: Client,
+    /// Without a last slash.
+    url: String,
+}
+
+impl Session {
+    /// Asks kubefold, and gives the body of its answer.
+    ///
+    /// Errors: as [`Connection::ask`]. Cancel: safe.
+    pub(super) async fn ask(&self, ask: Ask<'_>) -> anyhow::Result<String> {
+        let request = ask.request()?;
+        self.client.request_text(request).await.map_err(|error| self.failed(ask.path, error))
+    }
+
+    /// The lines of an answer of kubefold, as they come.
+    ///
+    /// Errors: as [`Connection::ask`]; of a line, the connection is lost. Cancel: safe.
+    pub(super) async fn lines<'s>(
+        &'s self,
+        ask: &Ask<'_>,
+    ) -> anyhow::Result<impl Stream<Item = std::io::Result<String>> + use<'s>> {
+        let answer = self.client.request_stream(ask.request()?).await;
+        Ok(answer.map_err(|error| self.failed(ask.path, error))?.lines())
+    }
+
+    fn failed(&self, path: &str, error: kube::Error) -> anyhow::Error {
+        let url = &self.url;
+        match error {
+            // A 404 about an object says which.
+            kube::Error::Api(status) if status.code == 404 && knows_no_path(&status.message) => anyhow::anyhow!(
+                "the server at {url} does not know {path}: is it a kubefold, and does the context name its fleet?"
+            ),
+            kube::Error::Api(status) if status.code == 401 => anyhow::anyhow!(
+                "kubefold at {url} answered 401: it does not know this login, which may have expired or be another \
+                 kubefold's; {PRINT_AGAIN}"
+            ),
+            kube::Error::Api(status) => Refused { url: url.clone(), code: status.code, message: status.message }.into(),
+            error => {
+                let cause = cause(&error);
+                Unreached { url: url.clone(), to_do: what_to_do(&cause), cause }.into()
+            }
+        }
+    }
+}
+
 /// A client that says the `Warning`s of answers on standard error, each once, as kubectl does.
 fn client(config: Config) -> Result<Client, kube::Error> {
     let layer = MapResponseLayer::new(warned);
@@ -260,8 +287,23 @@ pub(super) struct Refused {
 }
 
 impl Refused {
+    #[cfg(test)]
+    pub(super) fn new(url: &str, code: u16, message: &str) -> Self {
+        Self { url: url.to_owned(), code, message: message.to_owned() }
+    }
+
     pub(super) fn is_forbidden(&self) -> bool {
         self.code == 403
+    }
+
+    /// The status of HTTP.
+    pub(super) fn code(&self) -> u16 {
+        self.code
+    }
+
+    /// What kubefold said.
+    pub(super) fn message(&self) -> &str {
+        &self.message
     }
 }
 

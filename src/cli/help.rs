@@ -14,7 +14,7 @@ Examples:
   kubefold kubeconfig --state-dir ./state > fleet.kubeconfig
   kubectl --kubeconfig fleet.kubeconfig get pods -A
 
-Results go to standard output, everything else to standard error. Only terminals get colours; NO_COLOR turns them off.
+Results go to standard output, everything else to standard error. Only terminals get colours; NO_COLOR or --color never turns them off.
 
 Exit codes:
   0   success
@@ -126,6 +126,10 @@ pub(super) const KUBECONFIG: &str = "\
 Examples:
   kubefold kubeconfig --state-dir ./state > fleet.kubeconfig
 
+  # Into your own kubeconfig, and out again
+  kubefold kubeconfig --state-dir ./state --merge --use
+  kubefold kubeconfig --state-dir ./state --unmerge
+
   # Where kubefold is reached by another name
   kubefold kubeconfig --state-dir ./state --server https://fleet.example.com:6443
 
@@ -135,7 +139,8 @@ Examples:
   # One file without a secret for everybody, who then logs in at your issuer
   kubefold kubeconfig --state-dir ./state --oidc-issuer-url https://login.example.com --oidc-client-id kubefold > fleet.kubeconfig
 
-Contexts: fleet (all members as one API), fleet-lenient, fleet-strict, and fleet-MEMBER (that member's own API).";
+Contexts: fleet (all members as one API), fleet-lenient, fleet-strict, and fleet-MEMBER (that member's own API). --merge locks and
+replaces the files as kubectl config does, and notes in an extension (kubefold.io) what it put in.";
 
 pub(super) const REVOKE: &str = "\
 Examples:
@@ -170,8 +175,19 @@ Examples:
   # With a kubeconfig, for a program
   kubefold status --kubeconfig fleet.kubeconfig -o json
 
+  # Until Ctrl-C or q, in place; in a file or a pipe a line for each change
+  kubefold status --watch --state-dir ./state
+
 A member's LAG is how long kubefold has not followed the kind that is furthest behind; 0s means current. If a member is down,
 the exit code is still 0.";
+
+pub(super) const TOP: &str = "\
+Examples:
+  kubefold top --state-dir ./state
+  kubefold top --once --sort-by objects --kubeconfig fleet.kubeconfig
+
+EVENTS/S is how many events of the members' watches kubefold took in, over the interval. Kinds are those that kubefold follows now. On a
+terminal, q or Ctrl-C ends it.";
 
 pub(super) const DOCTOR: &str = "\
 Examples:
@@ -204,6 +220,33 @@ Examples:
   ssh -L 8001:127.0.0.1:8001 build-host kubefold ui --no-browser --listen 127.0.0.1:8001
 
 The page reads only. Whoever has the printed address can read what you can, so keep it to yourself. docs/ui.md says more.";
+
+pub(super) const DIFF: &str = "\
+Examples:
+  kubefold diff deployment/web -n shop --state-dir ./state
+  kubefold diff configmap settings --kubeconfig fleet.kubeconfig -o yaml
+
+  # What servers and controllers assign, too
+  kubefold diff service/web --all
+
+Each member is asked now. The home has what the fleet view shows. WANTED is what an edited part is to have, or what is divided in all.
+Values of Secrets are shown as numbers.
+
+Exit codes:
+  0   every part is as it is to be; what is divided, overridden or assigned is no difference
+  1   a part differs, is missing or is behind
+  2   failure, such as a member that does not answer";
+
+pub(super) const EVENTS: &str = "\
+Examples:
+  kubefold events -A --state-dir ./state
+  kubefold events -w -n shop --types Warning --kubeconfig fleet.kubeconfig
+
+  # About one object; without a member, of every member
+  kubefold events --for pod/web-0@east -n shop
+  kubefold events --for deployment/web -n shop --member east,west
+
+A watch goes on when a member is down, when kubefold restarts and when the connection is lost. What it has printed is not printed again.";
 
 pub(super) const CORDON: &str = "\
 Examples:

@@ -13,14 +13,19 @@ mod client;
 mod completion;
 #[cfg(feature = "demo")]
 mod demo;
+mod diff;
 mod doctor;
+mod events;
 mod explain;
 mod help;
 mod init;
 mod join;
+mod keys;
 mod kubeconfig;
+mod live;
 mod login;
 mod moves;
+mod named;
 mod paint;
 mod plan;
 mod progress;
@@ -33,6 +38,7 @@ mod search;
 mod served;
 mod serving;
 mod status;
+mod top;
 mod ui;
 mod version;
 
@@ -59,11 +65,16 @@ use kubefold_wire::quantity::Quantity;
 
 /// Wrong flags or a refused configuration (`EX_USAGE` of sysexits.h).
 const EXIT_USAGE: u8 = 64;
+/// What a command was to do is not done.
+const EXIT_FAILED: u8 = 1;
 
 /// Folds many Kubernetes clusters into one Kubernetes API.
 #[derive(Debug, Parser)]
 #[command(name = "kubefold", version, arg_required_else_help = true, after_help = help::ROOT)]
 struct Cli {
+    /// When to use colours; auto: on a terminal, unless NO_COLOR is set.
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t)]
+    color: paint::When,
     #[command(subcommand)]
     command: Command,
 }
@@ -87,7 +98,7 @@ enum Command {
     /// Bring every object of a running API server to the version of its kind in which new ones are stored.
     #[command(after_help = help::REWRITE)]
     Rewrite(rewrite::Rewrite),
-    /// Print a kubeconfig for the kubefold that uses this state directory.
+    /// Print a kubeconfig for the kubefold that uses this state directory, or merge it into your own.
     #[command(after_help = help::KUBECONFIG)]
     Kubeconfig(kubeconfig::Kubeconfig),
     /// Withdraw client certificates before they end.
@@ -102,18 +113,27 @@ enum Command {
     /// Print the state of each member, unfinished writes, and objects that differ between members.
     #[command(after_help = help::STATUS)]
     Status(status::Status),
+    /// Print members and kinds with what happens in them now; on a terminal again and again.
+    #[command(after_help = help::TOP)]
+    Top(top::Top),
     /// Check the connection to every member, layer by layer, and say how to fix what fails.
     #[command(after_help = help::DOCTOR)]
     Doctor(doctor::Doctor),
     /// Print where the objects of a manifest would go, and why; change nothing.
     #[command(after_help = help::PLAN)]
     Plan(plan::Plan),
+    /// Print the fields in which the parts of an object differ, member by member.
+    #[command(after_help = help::DIFF)]
+    Diff(diff::Diff),
     /// Search the objects of all members by fields, labels, owners and times.
     #[command(after_help = help::SEARCH)]
     Search(Box<search::Search>),
     /// Open a page on this machine that shows the fleet, with your rights.
     #[command(after_help = help::UI)]
     Ui(ui::Ui),
+    /// Print the events of all members, oldest first.
+    #[command(after_help = help::EVENTS)]
+    Events(events::Events),
     /// Let a member get nothing new; what it has stays.
     #[command(after_help = help::CORDON)]
     Cordon(moves::Cordon),
@@ -253,6 +273,7 @@ pub fn main() -> ExitCode {
             return code;
         }
     };
+    paint::choose(cli.color);
     let result = match cli.command {
         #[cfg(feature = "demo")]
         Command::Demo(flags) => demo::run(flags),
@@ -261,14 +282,17 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "apiserver")]
         Command::ApiServer(flags) => apiserver::run(flags),
         Command::Rewrite(flags) => rewrite::run(&flags),
-        Command::Kubeconfig(flags) => kubeconfig::print(&flags),
+        Command::Kubeconfig(flags) => kubeconfig::run(&flags),
         Command::Revoke(flags) => revoke::run(&flags),
         Command::Login(flags) => login::run(&flags),
         Command::Logout(flags) => flags.run(),
         Command::Status(flags) => status::print(&flags),
+        Command::Top(flags) => top::run(&flags),
         Command::Plan(flags) => plan::print(&flags),
+        Command::Diff(flags) => return diff::run(&flags),
         Command::Search(flags) => search::run(&flags),
         Command::Ui(flags) => ui::run(&flags),
+        Command::Events(flags) => events::run(&flags),
         Command::Cordon(flags) => flags.run(Verb::Cordon),
         Command::Uncordon(flags) => flags.run(Verb::Uncordon),
         Command::Drain(flags) => flags.run(),
@@ -291,13 +315,18 @@ pub fn main() -> ExitCode {
         Command::Version(flags) => version::run(&flags),
         Command::Man(flags) => man(&flags.to),
     };
+    ended(result, EXIT_FAILED)
+}
+
+/// Says why a command failed, and gives its exit code: `failed`, unless what was given is wrong.
+fn ended(result: anyhow::Result<()>, failed: u8) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         // As a program that SIGPIPE ends: whoever reads has enough.
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&error);
-            ExitCode::from(exit_code(&error))
+            ExitCode::from(if is_misused(&error) { EXIT_USAGE } else { failed })
         }
     }
 }
@@ -346,7 +375,8 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| io(cause) == Some(std::io::ErrorKind::BrokenPipe))
 }
 
-fn exit_code(error: &anyhow::Error) -> u8 {
+/// Says whether flags or files that were given are at fault.
+fn is_misused(error: &anyhow::Error) -> bool {
     let is_given = |cause: &(dyn std::error::Error + 'static)| {
         let is_of_key = cause.downcast_ref::<JournalOpenError>().is_some_and(JournalOpenError::is_of_key);
         is_of_key
@@ -359,8 +389,7 @@ fn exit_code(error: &anyhow::Error) -> u8 {
             || cause.downcast_ref::<StateOpenError>().is_some_and(StateOpenError::is_given)
             || is_of_storage(cause)
     };
-    let given = error.chain().any(is_given);
-    if given { EXIT_USAGE } else { 1 }
+    error.chain().any(is_given)
 }
 
 #[cfg(feature = "apiserver")]

@@ -13,7 +13,9 @@ use http::Method;
 use crate::{
     cli::{
         client::{Connection, Output},
-        completion, print as print_text,
+        completion,
+        named::{Named, named_in_one},
+        print as print_text,
         status::{name, table},
     },
     config::MemberName,
@@ -72,8 +74,8 @@ pub(super) struct Extend {
 #[derive(Debug, clap::Args)]
 pub(super) struct Adopt {
     /// The object, as for kubectl: deployment/web.
-    #[arg(value_name = "TYPE/NAME", value_parser = object_named)]
-    object: (String, String),
+    #[arg(value_name = "TYPE/NAME", value_parser = named_in_one)]
+    object: Named,
     /// The members that have it, the home first.
     #[arg(long = "member", value_name = "MEMBER", required = true, value_delimiter = ',', value_parser = member, add = ArgValueCompleter::new(completion::members))]
     members: Vec<MemberName>,
@@ -125,18 +127,13 @@ fn member(text: &str) -> anyhow::Result<MemberName> {
     MemberName::new(text).context("a member's name is a DNS label")
 }
 
-fn object_named(text: &str) -> anyhow::Result<(String, String)> {
-    let parts = text.split_once('/').filter(|(kind, name)| !kind.is_empty() && !name.is_empty());
-    parts.map(|(kind, name)| (kind.to_owned(), name.to_owned())).context("write TYPE/NAME")
-}
-
 impl Adopt {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let namespace = match self.namespace {
             Some(namespace) => namespace,
             None => self.flags.connection.namespace()?,
         };
-        let (resource, name) = self.object;
+        let Named { kind: resource, name } = self.object;
         let object = Some(NamedObject { resource, namespace, name });
         let report = self.flags.send(&Command { object, members: self.members, ..self.flags.command(Verb::Adopt) })?;
         self.flags.tell(&report, "adopted")

@@ -1,12 +1,11 @@
 //! The line on a terminal that says how far a run is.
 
-use std::{
-    io::{IsTerminal, Write as _},
-    time::Duration,
-};
+use std::{io::Write as _, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
+
+use crate::cli::paint::can_draw;
 
 /// A line is not written more often.
 const PACE: Duration = Duration::from_millis(100);
@@ -20,8 +19,7 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new() -> Self {
-        let is_shown = std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
-        Self { is_shown, last: Mutex::new(None) }
+        Self { is_shown: can_draw(&std::io::stderr()), last: Mutex::new(None) }
     }
 
     /// Shows a line, unless one was shown a moment ago.

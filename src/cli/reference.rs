@@ -9,12 +9,13 @@ const HEAD: &str = "\
 # Command line
 
 This page has the `--help` text of every command. Results go to standard output, everything else to standard error. `-o json` and `-o yaml`
-give programs the whole answer. Only terminals get colours, and `NO_COLOR` turns them off.
+give programs the whole answer. Only terminals get colours. `NO_COLOR` or `--color never` turns them off, `--color always` turns them on.
 
 | exit code | meaning |
 |---|---|
 | 0 | success |
-| 1 | failure: one sentence on standard error says what failed, where, and what to do. `doctor`: a check failed |
+| 1 | failure: one sentence on standard error says what failed, where, and what to do. `doctor`: a check failed. `diff`: the parts differ |
+| 2 | `diff` alone: failure |
 | 64 | the flags or the configuration are invalid; nothing was done |
 
 This page is generated: `KUBEFOLD_DOCS=write cargo test --lib cli::reference`.

@@ -350,7 +350,14 @@ mod tests {
 
     fn kind(group: &str, resource: &str) -> Resource {
         let (group, resource) = (group.to_owned(), resource.to_owned());
-        Resource { group, version: "v1".into(), resource, subresource: String::new(), namespaced: true }
+        Resource {
+            group,
+            version: "v1".into(),
+            resource,
+            kind: String::new(),
+            subresource: String::new(),
+            namespaced: true,
+        }
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub(super) struct ServedResource {
     pub(super) version: String,
     /// The plural.
     pub(super) resource: String,
+    /// `Deployment`.
+    pub(super) kind: String,
     /// Its singular, and what else it is called.
     other_names: Vec<String>,
     pub(super) is_namespaced: bool,
@@ -56,6 +58,7 @@ pub(super) fn all(discovery: &Value) -> Vec<ServedResource> {
                 group: text(&group["metadata"]["name"]),
                 version: text(&version["version"]),
                 resource: text(&one["resource"]),
+                kind: text(&one["responseKind"]["kind"]),
                 other_names: items(&one["shortNames"]).chain([&one["singularResource"]]).map(text).collect(),
                 is_namespaced: one["scope"] == "Namespaced",
                 is_listed: items(&one["verbs"]).any(|verb| verb == "list"),

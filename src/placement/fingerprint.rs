@@ -143,7 +143,6 @@ fn without_registries(value: &mut Value) {
 impl Fingerprint {
     /// Takes the print of a document. `None` if it is no object.
     pub fn of(json: &str, gvr: &Gvr, kind: FoldKind, mask: &Mask) -> Option<Self> {
-        let (group, resource) = (&*gvr.group, &*gvr.resource);
         let mut document: Value = serde_json::from_str(json).ok()?;
         // Overrides that a part has still, though no policy has them any more, are nobody's edit.
         if let Some(note) = Note::read(&document) {
@@ -156,10 +155,7 @@ impl Fingerprint {
             document.remove(own);
         }
         let mut document = Value::Object(document);
-        let assigned = ASSIGNED.iter().filter(|(of, name, _)| (*of, *name) == (group, resource));
-        for (_, _, paths) in assigned {
-            paths.iter().for_each(|path| remove(&mut document, path));
-        }
+        without_assigned(&mut document, gvr);
         // Of a quota that is divided the limits are each part's own.
         let is_noted = || metadata.pointer("/annotations").is_some_and(|map| map.get(WHOLE_KEY).is_some());
         let hard = kind.companion().filter(|division| *division == Division::Quota && is_noted());
@@ -168,13 +164,11 @@ impl Fingerprint {
             let path: Vec<&str> = ["spec"].into_iter().chain(path.iter().copied()).collect();
             remove(&mut document, &path);
         }
-        depends(&mut document, group, resource);
         let texts = |key: &str| metadata.get(key).and_then(Value::as_object).into_iter().flatten();
-        let labels = texts("labels").filter(|(key, _)| !key.starts_with(OWN_PREFIX) && !LABELS.contains(&key.as_str()));
+        let labels = texts("labels").filter(|(key, _)| !is_assigned_label(key));
         let labels = labels.map(|(key, value)| hash_of(&(key, hash(value)))).fold(0, u64::wrapping_add);
-        let is_server = |key: &str| ANNOTATIONS.iter().any(|prefix| key.starts_with(prefix));
         let mut annotations: Vec<(u64, u64)> = texts("annotations")
-            .filter(|(key, _)| !is_server(key))
+            .filter(|(key, _)| !is_assigned_annotation(key))
             .map(|(key, value)| (hash_of(key), hash(value)))
             .collect();
         annotations.sort_unstable();
@@ -284,6 +278,26 @@ const ANNOTATIONS: &[&str] = &[
     "volume.beta.kubernetes.io/",
     "kubernetes.io/service-account.",
 ];
+
+/// Takes out of a document what servers and controllers assign beside metadata and status.
+pub fn without_assigned(document: &mut Value, gvr: &Gvr) {
+    let (group, resource) = (&*gvr.group, &*gvr.resource);
+    let assigned = ASSIGNED.iter().filter(|(of, name, _)| (*of, *name) == (group, resource));
+    for (_, _, paths) in assigned {
+        paths.iter().for_each(|path| remove(document, path));
+    }
+    depends(document, group, resource);
+}
+
+/// Says whether a label is kubefold's own, or names something of one member's.
+pub fn is_assigned_label(key: &str) -> bool {
+    key.starts_with(OWN_PREFIX) || LABELS.contains(&key)
+}
+
+/// Says whether kubefold, a server or a controller writes an annotation.
+pub fn is_assigned_annotation(key: &str) -> bool {
+    ANNOTATIONS.iter().any(|prefix| key.starts_with(prefix))
+}
 
 /// What is assigned only where something else says so.
 fn depends(document: &mut Value, group: &str, resource: &str) {

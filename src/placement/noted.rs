@@ -242,6 +242,11 @@ impl Note {
         self.of == digest(overrides) && (self.of.is_some() || self.places.iter().all(|place| place.names))
     }
 
+    /// The places that are overridden, by a policy or by the names of nodes.
+    pub fn places(&self) -> impl Iterator<Item = &[Step]> {
+        self.places.iter().map(|place| place.at.as_slice())
+    }
+
     /// The part as the object says it is, without its overrides. What is known nowhere stands as a mark, which
     /// [`brought`] refuses.
     pub fn base(&self, part: &Value, others: &[&Value]) -> Value {

@@ -86,6 +86,7 @@ impl Sequencer {
             && let Some(member) = self.members.get_mut(at)
         {
             member.position = member.position.max(member_rv);
+            member.events += 1;
         }
         let ingested = (taken && source == Source::Live).then(|| self.ingested(at, uid, &scratch));
         self.scratch = scratch;

@@ -143,6 +143,7 @@ impl Sequencer {
         }
         self.lives += 1;
         let state = MemberState {
+            events: 0,
             name: name.clone(),
             cluster_uid: cluster_uid.into(),
             incarnation: self.lives,

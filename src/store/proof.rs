@@ -50,6 +50,11 @@ impl FleetStore {
         self.peek(|inner| inner.tally.0.iter().map(|(member, held)| (member.clone(), *held)).collect())
     }
 
+    /// How many events of each member's watch were taken in since the kind is followed in it.
+    pub fn events_by_member(&self) -> BTreeMap<MemberName, u64> {
+        self.peek(|inner| inner.members.iter().map(|member| (member.name.clone(), member.events)).collect())
+    }
+
     /// A member's part under a plain key.
     pub fn part(&self, key: &str, member: &MemberName) -> Option<Arc<Part>> {
         self.peek(|inner| inner.folds.get(key).and_then(|fold| fold.part(member)).cloned())

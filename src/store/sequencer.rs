@@ -64,6 +64,8 @@ pub(super) struct MemberState {
     pub(super) incarnation: u32,
     /// The highest member revision of the reflector's own events, bookmarks and full lists; never of a live answer.
     pub(super) position: u64,
+    /// Events of its watch that were taken in, whatever they changed.
+    pub(super) events: u64,
     /// Says whether the store has held the member's objects completely since it started.
     pub(super) filled: bool,
     /// Number of the current full list; what it has seen has it.
@@ -281,6 +283,7 @@ impl Sequencer {
     fn take_out(&mut self, member: &MemberName, facts: &Facts<'_>, own_key: &str) {
         if let Some(state) = self.member_mut(member) {
             state.position = state.position.max(facts.member_rv);
+            state.events += 1;
         }
         if self.folds.get(own_key).and_then(|fold| fold.part(member)).is_some_and(|part| part.uid == facts.uid) {
             self.remove_part(own_key, member);

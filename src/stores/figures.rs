@@ -33,6 +33,8 @@ pub struct StoreFigures {
     pub objects: usize,
     /// By member.
     pub held: BTreeMap<MemberName, Held>,
+    /// Events of each member's watch that were taken in.
+    pub events: BTreeMap<MemberName, u64>,
 }
 
 impl Stores {
@@ -45,6 +47,7 @@ impl Stores {
             unfit: running.store.unfit(),
             objects: running.store.snapshot().objects.len(),
             held: running.store.held_by_member(),
+            events: running.store.events_by_member(),
         };
         self.all_running().into_iter().map(figures).collect()
     }

@@ -1,5 +1,7 @@
 //! The command line, as an operator meets it: the real program, before real members.
 
+mod terminal;
+
 use std::{fs, path::Path, time::Duration};
 
 use serde_json::{Value, json};
@@ -8,6 +10,8 @@ use testbed::{
     FleetFile, Kubefold, MemberOptions, Port, Testbed, eventually, program,
     samples::{config_map, namespace},
 };
+
+use terminal::{start, tells};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -191,7 +195,7 @@ async fn status_tells_of_each_member() {
         let api = bed["east"].api().await;
         api.create("/api/v1/namespaces/shop/configmaps", &config_map(name, json!({"key": "value"}))).await;
     }
-    fleet.kubectl(&["get", "configmaps", "-A"]).await.ok();
+    fleet.kubectl(&["get", "configmaps,events", "-A"]).await.ok();
     let status = async || {
         let said = fleet.command(&["status", "-o", "json"]).await;
         assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
@@ -215,10 +219,19 @@ async fn status_tells_of_each_member() {
     assert_eq!(completed(&fleet, &["kubefold", "search", "-n", "sh"]).await, ["shop"]);
     assert_eq!(completed(&fleet, &["kubefold", "search", "--kind", "configm"]).await, ["configmaps"]);
     assert_eq!(completed(&fleet, &["kubefold", "can-i", "list", "deplo"]).await, ["deployments.apps"]);
+    assert_eq!(completed(&fleet, &["kubefold", "diff", "configm"]).await, ["configmaps"]);
+    assert_eq!(completed(&fleet, &["kubefold", "diff", "-n", "shop", "cm/a"]).await, ["cm/a@east"]);
+    assert_eq!(completed(&fleet, &["kubefold", "events", "--member", "w"]).await, ["west"]);
+    assert_eq!(completed(&fleet, &["kubefold", "events", "-n", "shop", "--for", "cm/b"]).await, ["cm/b@east"]);
+    assert_eq!(completed(&fleet, &["kubefold", "diff", "-n", "shop", "cm", "c"]).await, ["c@east"]);
     let elsewhere = ["kubefold", "drain", "--kubeconfig", "/nowhere", "ea"];
     assert!(completed(&fleet, &elsewhere).await.is_empty(), "what cannot be asked is not known");
 
+    let folder = tempfile::tempdir().unwrap();
+    let watching = start(&fleet, folder.path(), &["status", "--watch", "--interval", "200ms"]);
+    tells(&watching, &["west", "ready"]).await;
     bed["west"].kill();
+    tells(&watching, &["Z   member west is down: connection refused"]).await;
     eventually(SOON, async || {
         let status = status().await;
         let west = &status["members"][1];
@@ -233,4 +246,39 @@ async fn status_tells_of_each_member() {
     assert!(west.contains("down") && west.contains("now: connection refused"), "{shown}");
     let yaml = fleet.command(&["status", "-o", "yaml"]).await;
     assert!(String::from_utf8(yaml.stdout).unwrap().starts_with("members:\n"));
+    events_go_on_whatever_happens(&bed, &fleet, folder.path()).await;
+    tells(&watching, &["cannot reach kubefold at "]).await;
+    tells(&watching, &["over: cannot reach kubefold at "]).await;
+}
+
+/// A member is down and comes back, and kubefold is killed: a watch of events prints each once.
+async fn events_go_on_whatever_happens(bed: &Testbed, fleet: &Kubefold, folder: &Path) {
+    let make = async |member: &str, name: &str| {
+        let about = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "namespace": "shop"});
+        let event = json!({
+            "apiVersion": "v1", "kind": "Event", "metadata": {"name": name}, "involvedObject": about, "type": "Normal",
+            "reason": "Tested", "message": format!("it is {name}"), "lastTimestamp": "2026-11-27T08:00:00Z", "count": 1,
+        });
+        bed[member].api().await.create("/api/v1/namespaces/shop/events", &event).await;
+    };
+    make("east", "a.1").await;
+    let events = start(fleet, folder, &["events", "--watch", "-n", "shop"]);
+    tells(&events, &["east", "it is a.1"]).await;
+    make("east", "a.2").await;
+    tells(&events, &["east", "it is a.2"]).await;
+    bed["west"].restart().await;
+    namespace(&bed["west"], "shop").await;
+    make("west", "a.3").await;
+    tells(&events, &["west", "it is a.3"]).await;
+    fleet.kill9();
+    tells(&events, &["the watch was interrupted"]).await;
+    make("west", "a.4").await;
+    fleet.restart().await;
+    tells(&events, &["west", "it is a.4"]).await;
+    make("east", "a.5").await;
+    tells(&events, &["east", "it is a.5"]).await;
+    let out = events.output();
+    for name in ["a.1", "a.2", "a.3", "a.4", "a.5"] {
+        assert_eq!(out.matches(&format!("it is {name}\n")).count(), 1, "{name}:\n{out}");
+    }
 }

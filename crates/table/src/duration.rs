@@ -7,6 +7,13 @@ use std::io::Write as _;
 const MICROS: i64 = 1_000_000;
 const DAYS_OF_A_YEAR: i64 = 365;
 
+/// Two or three significant figures of a duration of so many microseconds, as kubectl prints ages: `5m20s`.
+pub fn human(micros: i64) -> String {
+    let mut out = Vec::new();
+    write_human(micros, &mut out);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
 /// Appends two or three significant figures of a duration of so many microseconds.
 pub(super) fn write_human(micros: i64, out: &mut Vec<u8>) {
     let seconds = micros / MICROS;
@@ -42,9 +49,7 @@ mod tests {
     use super::*;
 
     fn human(seconds: i64) -> String {
-        let mut out = Vec::new();
-        write_human(seconds * MICROS, &mut out);
-        String::from_utf8(out).unwrap()
+        super::human(seconds * MICROS)
     }
 
     /// The table of `duration_test.go`.

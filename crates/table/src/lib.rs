@@ -22,6 +22,7 @@ mod tests;
 pub use {
     cells::Now,
     custom::{DefinedColumn, Definition},
+    duration::human,
     form::{Representation, TypeMeta},
     object::Object,
     sheet::Sheet,

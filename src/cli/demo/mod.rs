@@ -2,7 +2,6 @@
 
 mod control;
 pub(in crate::cli) mod fleet;
-mod keys;
 mod look;
 mod weather;
 
@@ -17,12 +16,11 @@ use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    cli::{paint, print},
+    cli::{keys::Keys, paint, print},
     observe::{self, LogFormat},
 };
 
 use fleet::{Fleet, Plan};
-use keys::Keys;
 
 /// Where clients find the demo, in the folder that it was started in.
 const KUBECONFIG: &str = "kubefold-demo.kubeconfig";

@@ -1,11 +1,15 @@
 //! `kubefold kubeconfig`: one context for the fleet, one for each of its other views, one for each member's own API; or one for
-//! an API server of its own.
+//! an API server of its own. It is printed, or put into a person's own files.
+
+mod files;
+mod merge;
 
 use std::{
     path::PathBuf,
     time::{Duration, SystemTime},
 };
 
+use anyhow::bail;
 use aws_lc_rs::{
     encoding::{AsDer, EcPrivateKeyRfc5915Der},
     signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair},
@@ -14,13 +18,19 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use clap::builder::NonEmptyStringValueParser;
 use http::Uri;
 use serde::Serialize;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
+use self::{
+    files::{Changed, Files, paths},
+    merge::{Addition, Merged, merge, unmerge},
+};
 use crate::{
     cli::{
         client::Output,
         https_url,
         login::{Exec, ForKubeconfig},
-        print as print_text,
+        print as print_text, say,
     },
     serve::{
         Login, Published,
@@ -58,9 +68,31 @@ pub(super) struct Kubeconfig {
     expires: Duration,
     #[command(flatten)]
     issuer: ForKubeconfig,
+    #[command(flatten)]
+    own: OwnFiles,
     /// The output format.
-    #[arg(short, long, value_enum, default_value = "yaml")]
+    #[arg(short, long, value_enum, default_value = "yaml", conflicts_with_all = ["merge", "unmerge"])]
     output: Output,
+}
+
+/// What is done with a person's own files.
+#[derive(Debug, clap::Args)]
+struct OwnFiles {
+    /// Put it into your own kubeconfig, and keep everything else there. What an earlier --merge put in is renewed.
+    #[arg(long, conflicts_with = "unmerge")]
+    merge: bool,
+    /// Take out again what --merge put in.
+    #[arg(long, conflicts_with_all = ["server", "user"])]
+    unmerge: bool,
+    /// Your kubeconfig. Default: the files of $KUBECONFIG, as for kubectl config, then ~/.kube/config.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Make its context the current one. It becomes that by itself if there is none.
+    #[arg(long = "use", requires = "merge")]
+    select: bool,
+    /// Replace clusters, users and contexts that have its names and lead elsewhere.
+    #[arg(long, requires = "merge")]
+    force: bool,
 }
 
 /// How long a login may be good at most: as long as the own authority's other certificates.
@@ -81,25 +113,91 @@ enum LifeError {
     OutOfRange,
 }
 
-/// Prints it on standard output.
-pub(super) fn print(flags: &Kubeconfig) -> anyhow::Result<()> {
+/// Prints it on standard output, or changes a person's own files.
+pub(super) fn run(flags: &Kubeconfig) -> anyhow::Result<()> {
+    let OwnFiles { merge, unmerge, kubeconfig, .. } = &flags.own;
+    if kubeconfig.is_some() && !merge && !unmerge {
+        bail!("--kubeconfig names a file for --merge or --unmerge; without them the kubeconfig is printed");
+    }
     let published = Published::read(&flags.state_dir)?;
-    let (name, user) = match (flags.issuer.exec()?, &flags.user) {
-        (Some(exec), _) => (LOGIN_USER, User::Exec { exec }),
-        (None, None) => (ADMIN_USER, User::of(&Published::read_admin(&flags.state_dir)?)),
-        (None, Some(user)) => {
-            let login = NewLogin { user: user.clone(), groups: flags.group.clone(), life: flags.expires };
-            (&**user, User::of(&issue(&flags.state_dir, &login, SystemTime::now())?))
+    if *unmerge { flags.take_out(&published) } else { flags.put(&published) }
+}
+
+impl Kubeconfig {
+    fn put(&self, published: &Published) -> anyhow::Result<()> {
+        let (name, user) = match (self.issuer.exec()?, &self.user) {
+            (Some(exec), _) => (LOGIN_USER, User::Exec { exec }),
+            (None, None) => (ADMIN_USER, User::of(&Published::read_admin(&self.state_dir)?)),
+            (None, Some(user)) => {
+                let login = NewLogin { user: user.clone(), groups: self.group.clone(), life: self.expires };
+                (&**user, User::of(&issue(&self.state_dir, &login, SystemTime::now())?))
+            }
+        };
+        let server = self.server.as_ref();
+        let url = server.map_or_else(|| published.url.clone(), |url| url.to_string().trim_end_matches('/').to_owned());
+        let file = file(published, &url, name, user);
+        if self.own.merge {
+            return self.put_in(published, &serde_json::to_value(&file)?);
         }
-    };
-    let server = flags.server.as_ref();
-    let url = server.map_or_else(|| published.url.clone(), |url| url.to_string().trim_end_matches('/').to_owned());
-    let file = file(&published, &url, name, user);
-    let text = match flags.output {
-        Output::Json => flags.output.text(&file)?,
-        Output::Yaml => yaml(&file)?,
-    };
-    print_text(&text)
+        let text = match self.output {
+            Output::Json => self.output.text(&file)?,
+            Output::Yaml => yaml(&file)?,
+        };
+        print_text(&text)
+    }
+
+    fn put_in(&self, published: &Published, config: &Value) -> anyhow::Result<()> {
+        let mut files = Files::open(&paths(self.own.kubeconfig.as_deref())?)?;
+        let authority = authority(published);
+        let OwnFiles { force, select, .. } = self.own;
+        let addition = Addition { config, authority: &authority, force, select };
+        let Changed { outcome, written } = files.change(|files| merge(files, &addition))?;
+        let Merged { contexts, current, .. } = outcome;
+        let names = contexts.join(", ");
+        let first = contexts.first().map_or("", String::as_str);
+        print_text(&match listed(&written) {
+            None => format!("contexts {names}: nothing has changed\n"),
+            Some(written) => format!("contexts {names}: merged into {written}\n"),
+        })?;
+        match current {
+            Some(current) if current != first => {
+                say(&format!(
+                    "the current context is still {current}; kubectl config use-context {first} changes that"
+                ));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn take_out(&self, published: &Published) -> anyhow::Result<()> {
+        let mut files = Files::open(&paths(self.own.kubeconfig.as_deref())?)?;
+        let authority = authority(published);
+        let Changed { outcome, written } = files.change(|files| unmerge(files, &authority))?;
+        let Merged { contexts, current, left } = outcome;
+        print_text(&match listed(&written) {
+            None => "nothing of this kubefold was merged\n".to_owned(),
+            Some(written) => format!("contexts {}: taken out of {written}\n", contexts.join(", ")),
+        })?;
+        if !written.is_empty() && current.is_none() {
+            say("there is no current context now; kubectl config use-context sets one");
+        }
+        for context in left {
+            say(&format!("the context {context} stays, and leads to a cluster that was taken out"));
+        }
+        Ok(())
+    }
+}
+
+/// What tells a kubefold from others, wherever it is served.
+fn authority(published: &Published) -> String {
+    let digest = Sha256::digest(published.certificate_authority.as_bytes());
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn listed(paths: &[PathBuf]) -> Option<String> {
+    let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 fn file(published: &Published, url: &str, user_name: &str, user: User) -> File {
@@ -154,7 +252,7 @@ fn sec1(key: &str) -> Option<String> {
     Some(pem::encode_config(&pem::Pem::new("EC PRIVATE KEY", der.as_ref()), config))
 }
 
-/// As [`print`] prints it, with a context more that leads to an endpoint.
+/// As [`run`] prints it, with a context more that leads to an endpoint.
 #[cfg(feature = "demo")]
 pub(super) fn with_endpoint(
     published: &Published,

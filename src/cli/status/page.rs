@@ -1,43 +1,14 @@
-//! `kubefold status`: the members, and everything that is unfinished or differs.
+//! The fleet's status as tables.
 
 use std::fmt::Write as _;
 
-use anyhow::Context;
-use http::Method;
-
 use crate::{
-    cli::{
-        client::{Connection, Output},
-        paint::{self, Paint, paint, width},
-        print as print_text,
-    },
-    status::{
-        FleetStatus, KindStatus, MemberStatus, MemoryStatus, RemarkedObject, ReplicaStatus, STATUS_PATH,
-        UnfinishedWrite,
-    },
+    cli::paint::{Paint, paint, width},
+    status::{FleetStatus, KindStatus, MemberStatus, MemoryStatus, RemarkedObject, ReplicaStatus, UnfinishedWrite},
 };
 
-#[derive(Debug, clap::Args)]
-pub(super) struct Status {
-    #[command(flatten)]
-    connection: Connection,
-    /// Print the whole answer, for programs.
-    #[arg(short, long, value_enum)]
-    output: Option<Output>,
-}
-
-/// Prints it on standard output.
-pub(super) fn print(flags: &Status) -> anyhow::Result<()> {
-    let answer = flags.connection.ask(Method::GET, STATUS_PATH, Vec::new())?;
-    let status: FleetStatus = serde_json::from_str(&answer).context("the server is not a kubefold of this version")?;
-    let text = match flags.output {
-        None => render(&status, paint::on_stdout()),
-        Some(output) => output.text(&status)?,
-    };
-    print_text(&text)
-}
-
-fn render(status: &FleetStatus, colours: bool) -> String {
+/// The fleet as a whole, for people.
+pub(super) fn render(status: &FleetStatus, colours: bool) -> String {
     let titles = ["MEMBER", "STATE", "VERSION", "LATENCY", "STORES", "OBJECTS", "SIZE", "LAG", "LAST ERROR"];
     let mut rows = vec![titles.map(str::to_owned)];
     rows.extend(status.members.iter().map(|member| member_row(member, colours)));
@@ -138,11 +109,7 @@ fn member_row(member: &MemberStatus, colours: bool) -> [String; 9] {
     if member.absent {
         state.push_str(", absent");
     }
-    let colour = match member.state.as_str() {
-        "ready" => Paint::Good,
-        "down" => Paint::Bad,
-        _ => Paint::Odd,
-    };
+    let colour = colour_of(&member.state);
     let last = member.last_error.as_ref();
     [
         member.name.clone(),
@@ -161,8 +128,17 @@ fn member_row(member: &MemberStatus, colours: bool) -> [String; 9] {
     ]
 }
 
+/// The colour of a member's state.
+pub(in crate::cli) fn colour_of(state: &str) -> Paint {
+    match state {
+        "ready" => Paint::Good,
+        "down" => Paint::Bad,
+        _ => Paint::Odd,
+    }
+}
+
 /// As people say sizes.
-fn size(bytes: usize) -> String {
+pub(in crate::cli) fn size(bytes: usize) -> String {
     match bytes >> 10 {
         0 => format!("{bytes}B"),
         kib @ 1..10_240 => format!("{kib}KiB"),
@@ -181,12 +157,12 @@ fn write_rows(write: &UnfinishedWrite) -> Vec<[String; 5]> {
     }
 }
 
-pub(super) fn name(resource: &str, namespace: &str, name: &str) -> String {
+pub(in crate::cli) fn name(resource: &str, namespace: &str, name: &str) -> String {
     if namespace.is_empty() { format!("{resource}/{name}") } else { format!("{resource}/{name} in {namespace}") }
 }
 
 /// As kubectl writes ages, roughly.
-fn age(seconds: u64) -> String {
+pub(in crate::cli) fn age(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds}s"),
         120..7_200 => format!("{}m", seconds / 60),
@@ -196,22 +172,34 @@ fn age(seconds: u64) -> String {
 }
 
 /// Columns as wide as their widest cell, three blanks between them.
-pub(super) fn table(rows: &[impl AsRef<[String]>]) -> String {
-    let rows = || rows.iter().map(AsRef::as_ref);
-    let columns = rows().map(<[String]>::len).max().unwrap_or(0);
-    let widest = |column: usize| rows().filter_map(|row| row.get(column)).map(|cell| width(cell)).max();
-    let widths: Vec<usize> = (0..columns).map(|column| widest(column).unwrap_or(0)).collect();
-    let mut out = String::new();
-    for row in rows() {
-        let cells = row
-            .iter()
-            .zip(&widths)
-            .map(|(cell, widest)| cell.clone() + &" ".repeat(widest.saturating_sub(width(cell))));
-        let line = cells.collect::<Vec<_>>().join("   ");
-        out.push_str(line.trim_end());
-        out.push('\n');
+pub(in crate::cli) fn table(rows: &[impl AsRef<[String]>]) -> String {
+    Columns::default().lines(rows)
+}
+
+/// Columns of a table whose rows come bit by bit: none gets narrower.
+#[derive(Debug, Default)]
+pub(in crate::cli) struct Columns(Vec<usize>);
+
+impl Columns {
+    /// The next rows.
+    pub(in crate::cli) fn lines(&mut self, rows: &[impl AsRef<[String]>]) -> String {
+        let rows = || rows.iter().map(AsRef::as_ref);
+        for row in rows() {
+            self.0.resize(self.0.len().max(row.len()), 0);
+            self.0.iter_mut().zip(row).for_each(|(widest, cell)| *widest = (*widest).max(width(cell)));
+        }
+        let mut out = String::new();
+        for row in rows() {
+            let cells = row
+                .iter()
+                .zip(&self.0)
+                .map(|(cell, widest)| cell.clone() + &" ".repeat(widest.saturating_sub(width(cell))));
+            let line = cells.collect::<Vec<_>>().join("   ");
+            out.push_str(line.trim_end());
+            out.push('\n');
+        }
+        out
     }
-    out
 }
 
 #[cfg(test)]
@@ -231,6 +219,7 @@ mod tests {
             stores: 2,
             objects: 3,
             bytes: 4_200,
+            events: 0,
             lag_seconds: 0,
             last_error: None,
             cluster: Some("c".into()),
@@ -263,6 +252,7 @@ mod tests {
                 version: "v1".into(),
                 objects: 3,
                 watches: 1,
+                events: 0,
                 unknown: vec!["north".into(), "west".into()],
                 filling: vec![FillingMember { member: "north".into(), listed: 12_000, total: Some(60_000) }],
             }],
