@@ -167,7 +167,7 @@ async fn paths_and_methods_that_are_not_there_are_refused() {
 /// A memory that fails each change in one way, as long as that is set.
 struct Failing {
     memory: Memory,
-    failure: parking_lot::Mutex<Option<StorageError>>,
+    failure: Mutex<Option<StorageError>>,
 }
 
 impl Failing {
@@ -226,7 +226,7 @@ impl Storage for Failing {
 
 #[tokio::test]
 async fn a_storage_that_fails_is_told_on_writes_and_on_readiness_and_reads_go_on() {
-    let storage = Arc::new(Failing { memory: Memory::default(), failure: parking_lot::Mutex::default() });
+    let storage = Arc::new(Failing { memory: Memory::default(), failure: Mutex::default() });
     let registry = built_in(Arc::<Failing>::clone(&storage), Env::default());
     bootstrap(&registry).await.unwrap();
     let server = ApiServer::new(registry, Settings::new("v1.36.2"));
