@@ -94,7 +94,7 @@ fn is_free(words: &[String], at: usize) -> bool {
     let is_flag = |word: &String| word.starts_with('-');
     // The program's own word, `--`, the program again, and the command stand before any argument.
     let command = words.iter().position(|word| word == "--").map_or(1, |at| at + 2);
-    at > command && words.get(at).is_some_and(|word| !is_flag(word)) && !before.is_some_and(|word| is_flag(word))
+    at > command && words.get(at).is_some_and(|word| !is_flag(word)) && !before.is_some_and(is_flag)
 }
 
 /// The names of a kind in the namespace of the command line, or of the context.

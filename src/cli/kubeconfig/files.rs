@@ -172,7 +172,7 @@ fn write(path: &Path, content: &Value) -> anyhow::Result<()> {
         file.sync_all()?;
         fs::rename(&partial, &target)?;
         // The rename itself lasts only once the directory is on disk.
-        File::open(target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")))?
+        File::open(target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new(".")))?
             .sync_all()
     })();
     if written.is_err() {

@@ -104,7 +104,7 @@ pub(super) fn merge(files: &mut [Loaded], addition: &Addition<'_>) -> Result<Mer
     let name = text(addition.config, "/current-context").to_owned();
     let is_own = |context: &String| items(addition.config, "/contexts").iter().any(|one| name_of(one) == context);
     // What was current before the first time.
-    let previous = if previous.as_ref().is_some_and(is_own) { earlier } else { previous.clone() };
+    let previous = if previous.as_ref().is_some_and(is_own) { earlier } else { previous };
     for list in [CLUSTERS, USERS, CONTEXTS] {
         drop_stale(files, addition, list);
         for new in items(addition.config, &format!("/{}", list.name)) {
@@ -334,7 +334,7 @@ fn find(files: &[Loaded], list: List, name: &str) -> Option<usize> {
     files.iter().position(|file| entries(file, list).any(|entry| name_of(entry) == name))
 }
 
-fn entries<'a>(file: &'a Loaded, list: List) -> impl Iterator<Item = &'a Value> {
+fn entries(file: &Loaded, list: List) -> impl Iterator<Item = &Value> {
     file.content.iter().filter_map(move |content| content.get(list.name)?.as_array()).flatten()
 }
 

@@ -232,9 +232,8 @@ mod tests {
         ReplicaStatus { address, role, host, process: 1, version, seen_seconds: 2 }
     }
 
-    #[test]
-    fn it_reads_from_top_to_bottom() {
-        let down = MemberStatus {
+    fn down(name: &str) -> MemberStatus {
+        MemberStatus {
             state: "down".into(),
             reachable: false,
             cause: Some("connection refused".into()),
@@ -243,10 +242,14 @@ mod tests {
             latency_millis: None,
             lag_seconds: 131,
             last_error: Some(PastError { message: "connection refused".into(), age_seconds: 1 }),
-            ..member("west")
-        };
+            ..member(name)
+        }
+    }
+
+    #[test]
+    fn it_reads_from_top_to_bottom() {
         let mut status = FleetStatus {
-            members: vec![member("east"), down],
+            members: vec![member("east"), down("west")],
             kinds: vec![KindStatus {
                 resource: "pods".into(),
                 version: "v1".into(),

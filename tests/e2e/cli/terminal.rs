@@ -120,10 +120,10 @@ fn event(name: &str, about: &str, kind: &str, last: &str) -> Value {
 async fn events_of_all_members_are_in_order(bed: &Testbed, fleet: &Kubefold) {
     let path = format!("/api/v1/namespaces/{SPACE}/events");
     for (member, made) in [
-        ("west", event("web-0.3", "web-0", "Warning", "2026-11-27T08:03:00Z")),
-        ("east", event("web-0.1", "web-0", "Normal", "2026-11-27T08:01:00Z")),
-        ("east", event("web-1.4", "web-1", "Normal", "2026-11-27T08:04:00Z")),
-        ("west", event("web-1.2", "web-1", "Normal", "2026-11-27T08:02:00Z")),
+        ("west", event("told-0.3", "told-0", "Warning", "2026-11-27T08:03:00Z")),
+        ("east", event("told-0.1", "told-0", "Normal", "2026-11-27T08:01:00Z")),
+        ("east", event("told-1.4", "told-1", "Normal", "2026-11-27T08:04:00Z")),
+        ("west", event("told-1.2", "told-1", "Normal", "2026-11-27T08:02:00Z")),
     ] {
         bed[member].api().await.create(&path, &made).await;
     }
@@ -135,22 +135,22 @@ async fn events_of_all_members_are_in_order(bed: &Testbed, fleet: &Kubefold) {
     };
     eventually(SOON, async || {
         let all = events(&[]).await;
-        if all == ["web-0.1", "web-1.2", "web-0.3", "web-1.4"] { Ok(()) } else { Err(format!("{all:?}")) }
+        if all == ["told-0.1", "told-1.2", "told-0.3", "told-1.4"] { Ok(()) } else { Err(format!("{all:?}")) }
     })
     .await;
-    assert_eq!(events(&["--for", "pod/web-0"]).await, ["web-0.1", "web-0.3"]);
-    assert_eq!(events(&["--for", "po/web-0@west"]).await, ["web-0.3"]);
-    assert_eq!(events(&["--member", "west"]).await, ["web-1.2", "web-0.3"]);
-    assert_eq!(events(&["--types", "warning"]).await, ["web-0.3"]);
+    assert_eq!(events(&["--for", "pod/told-0"]).await, ["told-0.1", "told-0.3"]);
+    assert_eq!(events(&["--for", "po/told-0@west"]).await, ["told-0.3"]);
+    assert_eq!(events(&["--member", "west"]).await, ["told-1.2", "told-0.3"]);
+    assert_eq!(events(&["--types", "warning"]).await, ["told-0.3"]);
     let (_, out, error) = said(&fleet.command(&["events", "-A", "--for", "pod/nobody"]).await);
     assert_eq!((out.as_str(), error.as_str()), ("", "No events found.\n"));
-    let table = said(&fleet.command(&["events", "-A", "--for", "pod/web-0@west"]).await).1;
+    let table = said(&fleet.command(&["events", "-A", "--for", "pod/told-0@west"]).await).1;
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let lines: Vec<Vec<String>> = table.lines().map(words).collect();
     assert_eq!(lines[0], ["NAMESPACE", "LAST", "SEEN", "MEMBER", "TYPE", "REASON", "OBJECT", "MESSAGE"]);
     assert_eq!(
         (lines[1][0].as_str(), &lines[1][2..6]),
-        (SPACE, &["west", "Warning", "Tested", "Pod/web-0@west"].map(str::to_owned)[..])
+        (SPACE, &["west", "Warning", "Tested", "Pod/told-0@west"].map(str::to_owned)[..])
     );
 }
 

@@ -298,7 +298,7 @@ impl Server {
             Authorization::Everything => None,
             Authorization::Rbac => Some(Box::pin(rbac::start(&registry, &tasks, &stop)).await?),
         };
-        let admitter = admission::start(&registry, &tasks, &stop).await;
+        let admitter = Box::pin(admission::start(&registry, &tasks, &stop)).await;
         let admitter = admitter.map_err(|status| ServerError::Storage(Box::new(status)))?;
         let registry = match &admitter {
             Some(admitter) => registry.admitted_by(Arc::new(admitter.clone())),
