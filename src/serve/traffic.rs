@@ -1,22 +1,16 @@
 //! What is counted about requests of clients, as they pass the gate.
 
-use std::{
-    pin::Pin,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::time::Duration;
 
-use bytes::Bytes;
 use http::{Method, Response};
-use http_body::{Body as _, Frame, SizeHint};
-use http_body_util::BodyExt;
-use prometheus_client::{encoding::EncodeLabelSet, metrics::counter::Counter, registry::Registry};
+use http_body::Body as _;
+use prometheus_client::{encoding::EncodeLabelSet, registry::Registry};
 
 use crate::{
     observe::{RequestClass, Traffic},
     view::Mode,
 };
-use kubefold_wire::body::{Body, BodyError};
+use kubefold_wire::body::{Body, observed};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct View {
@@ -84,40 +78,12 @@ impl Served {
                 bytes.inc_by(size);
                 response
             }
-            None => response.map(|body| Counted { body, bytes }.boxed_unsync()),
+            None => response.map(|body| {
+                observed(body, move |data| {
+                    bytes.inc_by(data.len() as u64);
+                })
+            }),
         }
-    }
-}
-
-/// A body whose bytes are counted as they go.
-struct Counted {
-    body: Body,
-    bytes: Counter,
-}
-
-impl http_body::Body for Counted {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(context);
-        if let Poll::Ready(Some(Ok(frame))) = &polled
-            && let Some(data) = frame.data_ref()
-        {
-            self.bytes.inc_by(data.len() as u64);
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

@@ -4,20 +4,13 @@
 //! another one, and whatever else goes wrong is the caller's to judge.
 
 use std::{
-    pin::Pin,
     sync::{Arc, Weak},
-    task::{Context, Poll},
     time::Duration,
 };
 
-use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, Uri, header};
-use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
-use hyper::{
-    body::Incoming,
-    upgrade::{self, Upgraded},
-};
+use hyper::upgrade::{self, Upgraded};
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -29,7 +22,7 @@ use crate::upstream::{
     pool::{Lease, Pool},
 };
 use kubefold_serving::{replica::SERVER_NAME, upgrade::UpgradeAsked};
-use kubefold_wire::body::{Body, BodyError, empty};
+use kubefold_wire::body::{Body, empty, holding};
 
 /// For a connection to stand. Replicas are near one another.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
@@ -83,7 +76,7 @@ impl ReplicaLink {
             let mut lease = self.requests.lease().await?;
             address(&mut request, &uri, lease.is_http2());
             match lease.send(request).await {
-                Ok(response) => return Ok(response.map(|body| Passing { body, _lease: lease }.boxed_unsync())),
+                Ok(response) => return Ok(response.map(|body| holding(body, lease))),
                 Err(mut error) => match error.take_message() {
                     Some(unsent) => request = unsent,
                     None => return Err(broken(error.into_error())),
@@ -107,7 +100,7 @@ impl ReplicaLink {
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             // A lease of no pool: the connection is closed, however the answer ends.
             let lease = Lease::Http1(sender, Weak::new());
-            let answer = response.map(|body| Passing { body, _lease: lease }.boxed_unsync());
+            let answer = response.map(|body| holding(body, lease));
             return Ok(ReplicaAnswer { answer, connection: None, cut: self.cancel.clone() });
         }
         let connection = Some(Box::new(upgrade::on(&mut response).await.map_err(broken)?));
@@ -155,30 +148,4 @@ pub struct ReplicaAnswer {
     pub connection: Option<Box<Upgraded>>,
     /// Ends with the link.
     pub cut: CancellationToken,
-}
-
-/// An answer as it comes. Dropped before its end, it resets the stream.
-struct Passing {
-    body: Incoming,
-    _lease: Lease,
-}
-
-impl http_body::Body for Passing {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        Pin::new(&mut self.body).poll_frame(context).map_err(Into::into)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
 }

@@ -185,8 +185,11 @@ impl StateKey {
     ///
     /// Errors: it is another record's, or another key's.
     pub fn open(&self, place: &str, record: &[u8]) -> Result<Vec<u8>, SealedError> {
-        let mut keys = std::iter::once(&self.first).chain(&self.earlier);
-        keys.find_map(|key| opened(key, place, record)).ok_or(SealedError)
+        opened(&self.first, place, record).map_or_else(|| self.open_earlier(place, record), Ok)
+    }
+
+    fn open_earlier(&self, place: &str, record: &[u8]) -> Result<Vec<u8>, SealedError> {
+        self.earlier.iter().find_map(|key| opened(key, place, record)).ok_or(SealedError)
     }
 
     /// Encrypts a record anew that an earlier key has encrypted. `None`: the first key has.
@@ -196,7 +199,7 @@ impl StateKey {
         if opened(&self.first, place, record).is_some() {
             return Ok(None);
         }
-        Ok(Some(self.seal(place, self.open(place, record)?)?))
+        Ok(Some(self.seal(place, self.open_earlier(place, record)?)?))
     }
 }
 

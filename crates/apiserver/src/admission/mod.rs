@@ -54,10 +54,8 @@ pub struct Admitter {
 #[derive(Default)]
 struct Installed {
     policies: BTreeMap<String, Arc<Policy>>,
-    /// By the name of the binding.
-    bindings: BTreeMap<String, Arc<Binding>>,
-    /// The names of bindings by the name of their policy: what most writes need to know.
-    bound: HashMap<String, usize>,
+    /// By the name of the policy, and by their own.
+    bindings: HashMap<String, BTreeMap<String, Arc<Binding>>>,
 }
 
 /// Follows policies until `stop`, and keeps their status. `None`: the registry does not serve them.
@@ -88,28 +86,18 @@ impl Admitter {
 
     fn hooks(&self) -> Vec<Hook> {
         self.followed.with(|installed| {
-            let of = |policy: &Arc<Policy>| Hook {
-                policy: Arc::clone(policy),
-                bindings: installed.bindings.values().filter(|one| one.policy == policy.name).cloned().collect(),
+            let hook = |policy: &Arc<Policy>| {
+                let bindings = installed.bindings.get(&policy.name)?.values().cloned().collect();
+                Some(Hook { policy: Arc::clone(policy), bindings })
             };
-            let bound = |policy: &&Arc<Policy>| installed.bound.contains_key(&policy.name);
-            installed.policies.values().filter(bound).map(of).collect()
+            installed.policies.values().filter_map(hook).collect()
         })
     }
 }
 
 impl Admission for Admitter {
     fn is_idle(&self) -> bool {
-        self.followed.with(|installed| !installed.policies.keys().any(|name| installed.bound.contains_key(name)))
-    }
-
-    fn mutate<'a>(
-        &'a self,
-        _registry: &'a Registry,
-        _request: &'a AdmissionRequest<'a>,
-        _object: Option<&'a mut Value>,
-    ) -> BoxFuture<'a, Result<bool, Box<Status>>> {
-        Box::pin(std::future::ready(Ok(false)))
+        self.followed.with(|installed| !installed.policies.keys().any(|name| installed.bindings.contains_key(name)))
     }
 
     fn validate<'a>(
@@ -124,20 +112,14 @@ impl Admission for Admitter {
 
 impl Installed {
     fn set_binding(&mut self, name: &str, binding: Option<Binding>) {
-        let before = match binding {
-            Some(binding) => {
-                *self.bound.entry(binding.policy.clone()).or_default() += 1;
-                self.bindings.insert(name.to_owned(), Arc::new(binding))
-            }
-            None => self.bindings.remove(name),
-        };
-        if let Some(before) = before
-            && let Some(count) = self.bound.get_mut(&before.policy)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.bound.remove(&before.policy);
-            }
+        // It may have been another policy's.
+        self.bindings.retain(|_, of_policy| {
+            of_policy.remove(name);
+            !of_policy.is_empty()
+        });
+        if let Some(binding) = binding {
+            let of_policy = self.bindings.entry(binding.policy.clone()).or_default();
+            of_policy.insert(name.to_owned(), Arc::new(binding));
         }
     }
 }
@@ -165,7 +147,8 @@ impl Index for Installed {
 impl Policy {
     /// Says whether an object says something else: a change of its status is none.
     fn is_other(&self, object: &Object) -> bool {
-        let metadata = object.value().get("metadata").cloned().unwrap_or_default();
+        let value = object.value();
+        let metadata = value.get("metadata").unwrap_or(&Value::Null);
         let same = |field: &str, known: &Value| metadata.get(field).unwrap_or(&Value::Null) == known;
         !(same("uid", &self.uid) && same("generation", &self.generation))
     }

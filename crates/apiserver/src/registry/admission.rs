@@ -1,4 +1,4 @@
-//! The one place that every write passes before it is stored: who changes what is written, and who refuses it.
+//! The one place that every write passes before it is stored: who refuses it.
 //!
 //! Source: kubernetes/apiserver `pkg/admission/`, `pkg/registry/rest/{create,update,delete}.go`.
 
@@ -69,17 +69,6 @@ pub trait Admission: Send + Sync + 'static {
     /// Says whether anybody at all wants to see writes.
     fn is_idle(&self) -> bool;
 
-    /// Changes what is to be written; `None`: a delete. The registry is that of whoever asks. Answers whether it changed
-    /// anything. `again`: the object was seen before, and was changed since then.
-    ///
-    /// Errors: the whole answer.
-    fn mutate<'a>(
-        &'a self,
-        registry: &'a Registry,
-        request: &'a AdmissionRequest<'a>,
-        object: Option<&'a mut Value>,
-    ) -> BoxFuture<'a, Result<bool, Box<Status>>>;
-
     /// Looks at what is to be written, which is valid; `None`: a delete.
     ///
     /// Errors: the whole answer.
@@ -108,34 +97,6 @@ impl Registry {
         (options.part != Part::Special || !options.subresource.is_empty()).then_some(admission)
     }
 
-    /// Has what is to be written changed. Answers whether it was.
-    ///
-    /// Errors: the whole answer.
-    pub(super) async fn mutate(
-        &self,
-        of: &Admitted<'_>,
-        object: &mut Value,
-        options: &WriteOptions,
-    ) -> Result<bool, Status> {
-        let Some(admission) = self.admission_of(options) else { return Ok(false) };
-        let old = of.old.map(|old| seen(of.kind, old, options)).transpose()?;
-        let request = of.request(options, old.as_ref());
-        let Some(facet) = options.facet else {
-            let mut changed = arranged(of.kind, object.clone());
-            let has = admission.mutate(self, &request, Some(&mut changed)).await.map_err(|status| *status)?;
-            if has {
-                *object = changed;
-            }
-            return Ok(has);
-        };
-        let mut part = (facet.of)(of.kind, object)?;
-        let has = admission.mutate(self, &request, Some(&mut part)).await.map_err(|status| *status)?;
-        if has {
-            (facet.set)(of.kind, object, &part)?;
-        }
-        Ok(has)
-    }
-
     /// Has what is to be written looked at.
     ///
     /// Errors: the whole answer.
@@ -157,11 +118,10 @@ impl Registry {
         let Some(admission) = self.admission.as_deref().filter(|admission| !admission.is_idle()) else { return Ok(()) };
         let write = WriteOptions { dry_run: options.dry_run, said: options.said.clone(), ..WriteOptions::default() };
         let request = of.request(&write, of.old);
-        admission.mutate(self, &request, None).await.map_err(|status| *status)?;
         admission.validate(self, &request, None).await.map_err(|status| *status)
     }
 
-    /// Has an object changed and looked at that is made below another one, or is a question: it is not stored. The options say
+    /// Has an object looked at that is made below another one, or is a question: it is not stored. The options say
     /// where it is made.
     ///
     /// Errors: the whole answer.
@@ -170,16 +130,14 @@ impl Registry {
         kind: &Kind,
         namespace: &str,
         object_type: Gvk,
-        mut object: Value,
+        object: &Value,
         options: &WriteOptions,
-    ) -> Result<Value, Status> {
-        let Some(admission) = self.admission_of(options) else { return Ok(object) };
-        let name = meta::text(&object, "name").to_owned();
+    ) -> Result<(), Status> {
+        let Some(admission) = self.admission_of(options) else { return Ok(()) };
+        let name = meta::text(object, "name").to_owned();
         let of = Admitted { kind, namespace, name: &name, operation: Operation::Create, old: None };
         let request = AdmissionRequest { object_type, ..of.request(options, None) };
-        admission.mutate(self, &request, Some(&mut object)).await.map_err(|status| *status)?;
-        admission.validate(self, &request, Some(&object)).await.map_err(|status| *status)?;
-        Ok(object)
+        admission.validate(self, &request, Some(object)).await.map_err(|status| *status)
     }
 }
 

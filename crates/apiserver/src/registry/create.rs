@@ -118,15 +118,6 @@ impl Registry {
         let others = self.others(&strategy.wants(&object)).await?;
         let context = self.context(&now, &suffix, &others);
         strategy.admit(&mut object, context).map_err(|status| *status)?;
-        let named = if asked.is_empty() { meta::text(&object, "name").to_owned() } else { asked.to_owned() };
-        let of = Admitted { kind, namespace, name: &named, operation: Operation::Create, old: None };
-        if Box::pin(self.mutate(&of, &mut object, options)).await? {
-            place(kind, namespace, &mut object)?;
-            self.check_attempt(kind, namespace, asked, &object, None)?;
-            strategy.default(&mut object);
-            // What admission is built in looks at what came of it.
-            strategy.admit(&mut object, context).map_err(|status| *status)?;
-        }
         meta::fill(&mut object, &self.inner.env);
         strategy.prepare_for_create(&mut object, context);
         meta::normalize(&mut object);
@@ -143,7 +134,8 @@ impl Registry {
             guard.check_create(&attempt).map_err(|status| *status)?;
         }
         strategy.admit_valid(&object, None, context).map_err(|status| *status)?;
-        Box::pin(self.admit(&Admitted { name: &name, ..of }, &object, options)).await?;
+        let of = Admitted { kind, namespace, name: &name, operation: Operation::Create, old: None };
+        Box::pin(self.admit(&of, &object, options)).await?;
         let warnings = strategy.warnings(&object, context);
         strategy.canonicalize(&mut object);
         strategy.allocate(&mut object, None, context).map_err(|causes| errors::invalid(kind, &name, causes))?;

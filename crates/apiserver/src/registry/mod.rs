@@ -113,7 +113,7 @@ impl Registry {
         Self { guard: Some(guard), ..self.clone() }
     }
 
-    /// The same objects, with somebody who changes and refuses all writes.
+    /// The same objects, with somebody who looks at every write and may refuse it.
     #[must_use]
     pub fn admitted_by(&self, admission: Arc<dyn Admission>) -> Self {
         Self { admission: Some(admission), ..self.clone() }

@@ -276,15 +276,10 @@ impl Registry {
         if !options.applies {
             self.track(kind, Some(old), &mut new, options, &now);
         }
-        let of = Admitted { kind, namespace, name, operation: Operation::Update, old: Some(old) };
-        if Box::pin(self.mutate(&of, &mut new, options)).await? {
-            place(kind, namespace, &mut new)?;
-            self.check_attempt(kind, namespace, name, &new, Some(old))?;
-            strategy.default(&mut new);
-        }
         // What is there was arranged, too: what only looks different is no difference.
         let mut new = arranged(kind, new);
         let warnings = prepared(kind, name, options.part, &mut new, old, context)?;
+        let of = Admitted { kind, namespace, name, operation: Operation::Update, old: Some(old) };
         Box::pin(self.admit(&of, &new, options)).await?;
         strategy.allocate(&mut new, Some(old), context).map_err(|causes| errors::invalid(kind, name, causes))?;
         meta::set(&mut new, "resourceVersion", revision);

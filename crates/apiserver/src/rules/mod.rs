@@ -26,6 +26,7 @@ pub(crate) use conditions::{
 };
 pub(crate) use evaluate::Rules;
 pub(crate) use faults::faults;
+pub(crate) use values::is_reserved;
 
 use serde_json::Value;
 

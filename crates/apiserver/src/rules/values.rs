@@ -15,7 +15,8 @@ use cel::{
 use kubefold_wire::access::text;
 use serde_json::Value;
 
-const RESERVED: [&str; 18] = [
+/// Source: kubernetes/apiserver `pkg/cel/escaping.go`.
+const RESERVED: [&str; 21] = [
     "true",
     "false",
     "null",
@@ -34,11 +35,19 @@ const RESERVED: [&str; 18] = [
     "package",
     "namespace",
     "return",
+    "var",
+    "void",
+    "while",
 ];
+
+/// Says whether CEL has another use for a name.
+pub(crate) fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name)
+}
 
 /// The name of a property in CEL; `None`: it has none.
 pub(super) fn escaped(name: &str) -> Option<Cow<'_, str>> {
-    if RESERVED.contains(&name) {
+    if is_reserved(name) {
         return Some(format!("__{name}__").into());
     }
     let is_known = |letter: char| letter.is_ascii_alphanumeric() || "_.-/".contains(letter);

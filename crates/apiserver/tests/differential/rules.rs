@@ -22,7 +22,7 @@ fn properties() -> Value {
     json!({
         "min": {"type": "integer"}, "max": {"type": "integer"}, "replicas": {"type": "integer"},
         "ratio": {"type": "number"}, "name": {"type": "string", "maxLength": 20}, "on": {"type": "boolean"},
-        "my-port": {"type": "integer"}, "namespace": {"type": "string", "maxLength": 20},
+        "my-port": {"type": "integer"}, "namespace": {"type": "string", "maxLength": 20}, "while": {"type": "integer"},
         "either": {"x-kubernetes-int-or-string": true},
         "when": {"type": "string", "format": "date-time"}, "wait": {"type": "string", "format": "duration"},
         "tags": {"type": "array", "maxItems": 5, "items": {"type": "string", "maxLength": 20}},
@@ -74,6 +74,7 @@ fn texts() -> Vec<Case> {
         ("self.name.find('[0-9]+') == '12'", json!({"name": "a12"}), json!({"name": "a1"})),
         ("self.name.findAll('[0-9]').size() == 2", json!({"name": "1a2"}), json!({"name": "a"})),
         ("self.name + 'b' == 'ab'", json!({"name": "a"}), json!({"name": "b"})),
+        ("self.__while__ > 0", json!({"while": 1}), json!({"while": 0})),
         ("self.__namespace__ != 'kube-system'", json!({"namespace": "x"}), json!({"namespace": "kube-system"})),
         ("self.?name.orValue('x') == 'x'", json!({}), json!({"name": "y"})),
         (

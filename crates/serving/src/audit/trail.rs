@@ -1,16 +1,9 @@
 //! One request's way through the audit log.
 
-use std::{
-    net::IpAddr,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{net::IpAddr, sync::Arc};
 
-use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, Uri, header};
-use http_body::{Body as _, Frame, SizeHint};
-use http_body_util::BodyExt;
+use http_body::Body as _;
 use tokio::sync::mpsc::OwnedPermit;
 
 use super::{
@@ -20,7 +13,7 @@ use super::{
 };
 use crate::{caller::Caller, network::Network, upgrade::OnceUpgraded};
 use kubefold_wire::{
-    body::{Body, BodyError},
+    body::{Body, holding},
     info::RequestInfo,
     status::Failure,
 };
@@ -132,7 +125,7 @@ impl Trail {
         match response.body().size_hint().exact() {
             // Whole already: its end is not waited for.
             Some(_) => response,
-            None => response.map(|body| Followed { body, _trail: self }.boxed_unsync()),
+            None => response.map(|body| holding(body, self)),
         }
     }
 
@@ -192,27 +185,4 @@ fn source_ips(headers: &HeaderMap, peer: Option<IpAddr>, proxies: &[Network]) ->
         sources.push(last);
     }
     sources
-}
-
-/// An answer's body, with the trail of its request.
-struct Followed {
-    body: Body,
-    _trail: Trail,
-}
-
-impl http_body::Body for Followed {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Errors, Path, metadata, selector};
 use crate::{
     kinds::doc::Doc,
-    rules::{Gives, Scope},
+    rules::{Gives, Scope, is_reserved},
 };
 use kubefold_wire::{
     names::{NameRule, dns_subdomain, dns1035_label, path_segment, qualified_name},
@@ -24,30 +24,6 @@ const MATCH_CONDITIONS_MAX: usize = 64;
 const AUDIT_ANNOTATIONS_MAX: usize = 20;
 /// Units: bytes.
 const VALUE_EXPRESSION_MAX: usize = 5 * 1024;
-/// Source: google/cel-go `parser/helper.go`.
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
 
 /// A `ValidatingAdmissionPolicy`.
 pub(in crate::kinds) fn policy(object: &Value, errors: &mut Errors) {
@@ -302,7 +278,7 @@ fn is_identifier(name: &str) -> bool {
     let is_letter = |letter: char| letter.is_ascii_alphabetic() || letter == '_';
     name.starts_with(is_letter)
         && name.chars().all(|letter| is_letter(letter) || letter.is_ascii_digit())
-        && !RESERVED.contains(&name)
+        && !is_reserved(name)
 }
 
 fn validation(one: &Value, scope: &Scope, at: &Path, errors: &mut Errors) {
