@@ -132,8 +132,8 @@ impl Client {
                 .header(header::USER_AGENT, "kube-apiserver-admission")
                 .body(Full::new(body))
                 .map_err(|error| failed(error.to_string()))?;
-            let answer = https.request(request).await.map_err(|error| failed(why(&error)))?;
-            read(answer).await
+            let answer = https.request(request).await.map_err(|error| failed(why(&error, &origin)))?;
+            read(answer, &origin).await
         };
         timeout(within, called).await.unwrap_or_else(|_| Err(failed("context deadline exceeded".to_owned())))
     }
@@ -229,10 +229,10 @@ fn roots(bundle: &str) -> Option<RootCertStore> {
 /// The body of an answer.
 ///
 /// Errors: it tells of a failure, or breaks off.
-async fn read(answer: Response<Incoming>) -> Result<Bytes, ClientError> {
+async fn read(answer: Response<Incoming>, origin: &str) -> Result<Bytes, ClientError> {
     let (parts, body) = answer.into_parts();
     let body = Limited::new(body, RESPONSE_MAX).collect().await;
-    let body = body.map_err(|error| ClientError::Failed(why(&*error)))?.to_bytes();
+    let body = body.map_err(|error| ClientError::Failed(why(&*error, origin)))?.to_bytes();
     if parts.status.is_success() {
         return Ok(body);
     }
@@ -269,31 +269,33 @@ fn failure(code: StatusCode, said: &str) -> String {
 }
 
 /// Why a request failed, in Go's words where they are known.
-fn why(error: &(dyn Error + 'static)) -> String {
-    let mut cause = Some(error);
-    let mut last = error.to_string();
-    while let Some(error) = cause {
-        if let Some(error) = error.downcast_ref::<rustls::Error>() {
+fn why(error: &(dyn Error + 'static), origin: &str) -> String {
+    let is_connect = error.downcast_ref::<legacy::Error>().is_some_and(legacy::Error::is_connect);
+    let mut last = error;
+    while let Some(cause) = cause_of(last) {
+        last = cause;
+        if let Some(error) = last.downcast_ref::<rustls::Error>() {
             return of_tls(error);
         }
-        if error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message) {
+        if last.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message) {
             return "EOF".to_owned();
         }
-        if let Some(error) = error.downcast_ref::<io::Error>() {
-            if let Some(inner) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-                return of_tls(inner);
-            }
-            match error.kind() {
-                io::ErrorKind::ConnectionRefused => last = "connect: connection refused".to_owned(),
-                io::ErrorKind::UnexpectedEof => last = "EOF".to_owned(),
-                _ => last = error.to_string(),
-            }
-        } else {
-            last = error.to_string();
-        }
-        cause = error.source();
     }
-    last
+    let address = origin.trim_start_matches("https://");
+    match last.downcast_ref::<io::Error>().map(io::Error::kind) {
+        Some(io::ErrorKind::ConnectionRefused) => format!("dial tcp {address}: connect: connection refused"),
+        Some(io::ErrorKind::UnexpectedEof) => "EOF".to_owned(),
+        Some(_) if is_connect => format!("dial tcp {address}: {last}"),
+        _ => last.to_string(),
+    }
+}
+
+/// The cause of an error. An `io::Error` may hold another error, which it does not tell as its source.
+fn cause_of<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e (dyn Error + 'static)> {
+    match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        Some(held) => Some(held),
+        None => error.source(),
+    }
 }
 
 fn of_tls(error: &rustls::Error) -> String {

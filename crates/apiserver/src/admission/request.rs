@@ -8,6 +8,7 @@ use super::matching::Matched;
 use crate::{
     kinds::{ConversionError, Kind, put},
     registry::AdmissionRequest,
+    schema::arrange,
 };
 use kubefold_serving::caller::Caller;
 use kubefold_wire::resource::{Gvk, api_version};
@@ -92,5 +93,8 @@ fn converted(object: &Value, from: &Kind, to: &Kind) -> Result<Value, Conversion
     let mut object = to.strategy.from_storage(from.strategy.to_storage(object.clone())?)?;
     put(&mut object, "kind", Some(to.kind.as_str().into()));
     put(&mut object, "apiVersion", Some(api_version(&to.group, &to.version).into()));
-    Ok(object)
+    Ok(match to.types.named(&to.type_name).filter(|typed| typed.go().is_some()) {
+        Some(typed) => arrange(typed, object),
+        None => object,
+    })
 }

@@ -131,8 +131,10 @@ impl Review<'_> {
         let expected = format!("{GROUP}/{}", self.version);
         if is_v1 && (body.api_version != expected || body.kind != "AdmissionReview") {
             return invalid(format!(
-                "expected webhook response of {expected}, Kind=AdmissionReview, got {}, Kind={}",
-                body.api_version, body.kind
+                "expected webhook response of {expected}, Kind=AdmissionReview, got {}{}, Kind={}",
+                if body.api_version.contains('/') { "" } else { "/" },
+                body.api_version,
+                body.kind
             ));
         }
         let patch = self.patch(response.patch.as_deref().unwrap_or_default(), response.patch_type.as_deref())?;
