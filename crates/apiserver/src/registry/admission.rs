@@ -92,7 +92,7 @@ impl Rounds {
     }
 
     /// Goes on to the second round, if there is to be one.
-    pub fn next(&mut self) -> bool {
+    pub fn begin_second(&mut self) -> bool {
         let goes_on = self.is_changed && !self.is_second;
         self.is_second |= goes_on;
         goes_on
@@ -175,6 +175,11 @@ impl Registry {
         let admission = self.admission.as_deref().filter(|admission| !admission.is_idle())?;
         // What only controllers change is nobody's to admit.
         (options.part != Part::Special || !options.subresource.is_empty()).then_some(admission)
+    }
+
+    /// Says whether somebody looks at such a write, for which it may have to wait.
+    pub(super) fn is_admitted(&self, options: &WriteOptions) -> bool {
+        self.admission_of(options).is_some()
     }
 
     /// What is to be written after one round of those that change it.
@@ -274,7 +279,7 @@ impl Registry {
                 let new =
                     admission.mutate(self, &request, Some(object), &mut rounds).await.map_err(|status| *status)?;
                 object = new.unwrap_or_default();
-                if !rounds.next() {
+                if !rounds.begin_second() {
                     break;
                 }
             }

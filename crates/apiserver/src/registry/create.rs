@@ -163,7 +163,7 @@ impl Registry {
             let name = meta::text(&object, "name").to_owned();
             let of = Admitted { kind, namespace, name: &name, operation: Operation::Create, old: None };
             object = self.mutated(&of, object, options, &mut rounds).await?;
-            if !rounds.next() {
+            if !rounds.begin_second() {
                 if rounds.is_changed() {
                     others = self.others(&kind.strategy.wants(&object)).await?;
                 }

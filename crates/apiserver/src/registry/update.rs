@@ -273,7 +273,7 @@ impl Registry {
         let mut rounds = Rounds::default();
         loop {
             new = Box::pin(self.mutated(&of, new, options, &mut rounds)).await?;
-            if !rounds.next() {
+            if !rounds.begin_second() {
                 break;
             }
         }
