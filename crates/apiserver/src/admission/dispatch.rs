@@ -102,18 +102,17 @@ pub(super) async fn mutate(
             continue;
         }
         let mutated = case.mutated(&call).await;
-        if let Ok(Some(new)) = &mutated {
-            if object.as_ref() != Some(new) {
-                rounds.changed();
-            }
-            object = Some(new.clone());
+        let new = mutated.as_ref().ok().and_then(Option::as_ref);
+        let is_changed = new.is_some() && new != object.as_ref();
+        if is_changed {
+            rounds.changed();
+            object = new.cloned();
         }
         if call.webhook.is_reinvoked {
             rounds.asked(&call.webhook.id);
         }
         let round = u8::from(rounds.is_second());
         case.note(&call, &format!("mutation.webhook.admission.k8s.io/round_{round}_index_{at}"), |webhook| {
-            let is_changed = matches!(mutated, Ok(Some(_)));
             let (name, configuration) = (&webhook.name, &webhook.configuration);
             json!({"configuration": configuration, "webhook": name, "mutated": is_changed}).to_string()
         });

@@ -77,6 +77,9 @@ pub(super) enum AnswerError {
     /// It is no JSON, or of other types.
     #[error("failed to call webhook: couldn't get version/kind; json parse error: {0}")]
     Unreadable(String),
+    /// The patch is not in base64.
+    #[error("failed to call webhook: response.patch: {0}")]
+    Encoding(String),
     /// A patch of a type that there is none of.
     #[error("unsupported patch type {}", Quoted(.0))]
     PatchType(String),
@@ -155,6 +158,7 @@ impl Review<'_> {
             (false, "", Some(_)) => return invalid("validating webhook may not return response.patchType"),
             (false, ..) => return invalid("validating webhook may not return response.patch"),
             (true, "", None) => return Ok(None),
+            (true, "", _) if !is_v1 => return Ok(None),
             (true, _, None) if is_v1 => return invalid("webhook returned response.patch but not response.patchType"),
             (true, "", Some(_)) if is_v1 => {
                 return invalid("webhook returned response.patchType but not response.patch");
@@ -165,7 +169,7 @@ impl Review<'_> {
             }
             (true, ..) => {}
         }
-        let patch = STANDARD.decode(patch).map_err(|error| AnswerError::Unreadable(error.to_string()))?;
+        let patch = STANDARD.decode(patch).map_err(|error| AnswerError::Encoding(error.to_string()))?;
         Ok(Some(patch.into()))
     }
 }

@@ -138,6 +138,15 @@ fn answers() -> Vec<Case> {
             vec![validating("also-a", json!({})), validating("also-b", json!({})), validating("deny", json!({}))],
             vec![posted("several")],
         ),
+        one("warns-denied", validating("warn-deny", json!({}))),
+        case(
+            "beta",
+            ["trace-1", "type-alone", "other-type", "other-uid", "other-kind"]
+                .map(|kind| mutating(kind, json!({"admissionReviewVersions": ["v1beta1", "v1"]})))
+                .into(),
+            vec![posted("beta")],
+        ),
+        one("beta-validating", validating("label", json!({"admissionReviewVersions": ["v1beta1"]}))),
         one("old-version", validating("allow", json!({"admissionReviewVersions": ["v0", "v1"]}))),
     ]
 }

@@ -107,7 +107,7 @@ fn response(review: &Value, fields: Value) -> Reply {
     for (name, value) in fields.as_object().unwrap() {
         response[name] = value.clone();
     }
-    Reply::Json(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}))
+    Reply::Json(json!({"apiVersion": review["apiVersion"], "kind": "AdmissionReview", "response": response}))
 }
 
 fn patched(review: &Value, patch: Value) -> Reply {
@@ -132,6 +132,7 @@ fn reply(kind: &str, review: &Value) -> Reply {
             review,
             json!({"warnings": ["be careful", "and \"quoted\"", "be careful"], "auditAnnotations": {"a": "b"}}),
         ),
+        "warn-deny" => response(review, json!({"allowed": false, "warnings": ["beware"], "status": {"message": "no"}})),
         "silent" => Reply::Silence,
         "broken" => Reply::Text(200, "{x"),
         "empty" => Reply::Json(json!({})),
