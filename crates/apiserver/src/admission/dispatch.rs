@@ -249,7 +249,7 @@ impl Case<'_> {
                 Quoted(&call.webhook.name)
             )));
         };
-        let patch = JsonPatch::read(operations).map_err(|why| refused(why.to_string()))?;
+        let patch = JsonPatch::read(operations).map_err(|why| refused(unreadable(&why)))?;
         let patched = patch.apply(object.clone()).map_err(|error| {
             let operation = patch.0.get(error.at);
             refused(operation.map_or_else(|| error.to_string(), |operation| inapplicable(operation, &error.why)))
@@ -294,6 +294,15 @@ impl Case<'_> {
         if let Some(notes) = audit::notes() {
             notes.annotate(key, value(&call.webhook));
         }
+    }
+}
+
+/// Source: gopkg.in/evanphx/json-patch.v4 `patch.go` `Apply`.
+fn unreadable(why: &Why) -> String {
+    match why {
+        Why::Missing("op") => "Unexpected kind: unknown".to_owned(),
+        Why::Unknown(op) => format!("Unexpected kind: {op}"),
+        other => other.to_string(),
     }
 }
 
