@@ -26,7 +26,11 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::registry::Registry;
-use kubefold_wire::{access::text, golang::Quoted, status::Reason};
+use kubefold_wire::{
+    access::text,
+    golang::Quoted,
+    status::{Reason, Status},
+};
 
 type Https = legacy::Client<hyper_rustls::HttpsConnector<HttpConnector>, Full<Bytes>>;
 
@@ -91,6 +95,39 @@ pub(super) enum ClientError {
     Failed(String),
 }
 
+/// Why nothing can be connected to.
+#[derive(Debug, thiserror::Error)]
+enum RouteError {
+    /// There is no such service.
+    #[error("service {} not found", Quoted(.0))]
+    Missing(String),
+    /// It has no address.
+    #[error("cannot route to service with ClusterIP \"None\"")]
+    Headless,
+    /// It has not this port.
+    #[error("no service port {port} found for service {}", Quoted(.name))]
+    Port {
+        /// As the webhook says it.
+        port: u16,
+        /// Of the service.
+        name: String,
+    },
+    /// It has a cluster IP.
+    #[error(
+        "dial tcp {address}:{port}: nothing routes the cluster IPs of this server; name the webhook by clientConfig.url, or by a \
+         service of type ExternalName"
+    )]
+    Unrouted {
+        /// The cluster IP.
+        address: String,
+        /// Of the service.
+        port: u16,
+    },
+    /// The storage does not answer.
+    #[error("{}", .0.message)]
+    Storage(Box<Status>),
+}
+
 impl Client {
     pub(super) fn new(config: ClientConfig) -> Self {
         let ClientConfig { url, service, ca_bundle } = config;
@@ -121,7 +158,7 @@ impl Client {
         let said = format!("{}{}?timeout={}s", self.origin, self.path, within.as_secs());
         let failed = |why: String| ClientError::Post { url: said.clone(), why };
         let called = async {
-            let origin = self.dialed(registry).await.map_err(&failed)?;
+            let origin = self.dialed(registry).await.map_err(|error| failed(error.to_string()))?;
             let uri = format!("{origin}{}?timeout={}s", self.path, within.as_secs());
             let uri: Uri = uri.parse().map_err(|error| failed(format!("{error}")))?;
             let host = HeaderValue::from_str(self.origin.trim_start_matches("https://"));
@@ -141,26 +178,21 @@ impl Client {
     /// The origin that is connected to.
     ///
     /// Errors: there is no such service, or nothing routes to it.
-    async fn dialed(&self, registry: &Registry) -> Result<String, String> {
+    async fn dialed(&self, registry: &Registry) -> Result<String, RouteError> {
         let Place::Service { namespace, name, port } = &self.place else { return Ok(self.origin.clone()) };
-        let missing = || format!("service {} not found", Quoted(name));
+        let missing = || RouteError::Missing(name.clone());
         let kind = registry.kind("", "Service").ok_or_else(missing)?;
         let service = match registry.get(&kind, namespace, name).await {
             Ok(service) => service.value(),
             Err(status) if status.reason == Reason::NotFound => return Err(missing()),
-            Err(status) => return Err(status.message),
+            Err(status) => return Err(RouteError::Storage(Box::new(status))),
         };
         let address = text(&service, "/spec/clusterIP");
         match text(&service, "/spec/type") {
             "ExternalName" => Ok(format!("https://{}:{port}", text(&service, "/spec/externalName"))),
-            "ClusterIP" if address == "None" => Err("cannot route to service with ClusterIP \"None\"".to_owned()),
-            _ if !has_port(&service, *port) => {
-                Err(format!("no service port {port} found for service {}", Quoted(name)))
-            }
-            _ => Err(format!(
-                "dial tcp {address}:{port}: nothing routes the cluster IPs of this server; name the webhook by \
-                 clientConfig.url, or by a service of type ExternalName"
-            )),
+            "ClusterIP" if address == "None" => Err(RouteError::Headless),
+            _ if !has_port(&service, *port) => Err(RouteError::Port { port: *port, name: name.clone() }),
+            _ => Err(RouteError::Unrouted { address: address.to_owned(), port: *port }),
         }
     }
 }

@@ -19,13 +19,14 @@ use super::{
 use crate::{
     registry::{AdmissionRequest, Registry, Rounds},
     rules::Inputs,
-    schema::{Text, decode},
+    schema::{DecodeError, Text, decode},
 };
 use kubefold_serving::audit;
 use kubefold_wire::{
     golang::Quoted,
     patch::{Action, JsonPatch, Operation, Why},
     status::{Cause, Reason, Status, qualified},
+    text::TextError,
 };
 
 /// Why a webhook does not admit a write.
@@ -55,6 +56,17 @@ enum CallError {
     /// Something else came back.
     #[error(transparent)]
     Answer(#[from] AnswerError),
+}
+
+/// Why a patched object is none of its type.
+#[derive(Debug, thiserror::Error)]
+enum PatchedError {
+    /// It is nested too deep.
+    #[error(transparent)]
+    Text(#[from] TextError),
+    /// A field has a value of another type.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
 }
 
 /// A write that webhooks are asked about.
@@ -254,19 +266,18 @@ impl Case<'_> {
             let operation = patch.0.get(error.at);
             refused(operation.map_or_else(|| error.to_string(), |operation| inapplicable(operation, &error.why)))
         })?;
-        let new = self.decoded(call, patched).map_err(refused)?;
+        let new = self.decoded(call, patched).map_err(|error| refused(error.to_string()))?;
         taken(self.request, &call.matched, new).map(Some).map_err(|error| refused(error.to_string()))
     }
 
     /// A patched object as its type has it, with defaults.
     ///
     /// Errors: in Go's words.
-    fn decoded(&self, call: &Call, mut object: Value) -> Result<Value, String> {
+    fn decoded(&self, call: &Call, mut object: Value) -> Result<Value, PatchedError> {
         let Some(kind) = kind_of_seen(self.request, &call.matched) else { return Ok(object) };
         let Some(typed) = kind.types.named(&kind.type_name) else { return Ok(object) };
         let json = object.to_string();
-        let text = Text::read(&json).map_err(|error| error.to_string())?;
-        object = decode(typed, &text).map_err(|error| error.to_string())?.object;
+        object = decode(typed, &Text::read(&json)?)?.object;
         kind.strategy.default(&mut object);
         Ok(object)
     }
