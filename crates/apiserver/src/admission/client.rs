@@ -317,7 +317,7 @@ fn why(error: &(dyn Error + 'static), origin: &str) -> String {
     match last.downcast_ref::<io::Error>().map(io::Error::kind) {
         Some(io::ErrorKind::ConnectionRefused) => format!("dial tcp {address}: connect: connection refused"),
         Some(io::ErrorKind::UnexpectedEof) => "EOF".to_owned(),
-        Some(_) if is_connect => format!("dial tcp {address}: {last}"),
+        _ if is_connect => format!("dial tcp {address}: {last}"),
         _ => last.to_string(),
     }
 }
