@@ -17,7 +17,7 @@
 //! - `definitions`: custom resources, whose kinds come and go
 //! - `typed`: kinds of Rust types
 //! - `rbac`: who may do what, by roles and bindings
-//! - `admission`: policies that refuse writes
+//! - `admission`: webhooks that change or refuse writes, policies that refuse them
 //! - `serve`: the registry over HTTP, with discovery
 //! - `sim`: namespaces that end, garbage that is collected; and controllers, a scheduler and a kubelet that make workloads
 //!   live

@@ -64,8 +64,8 @@ impl ApiServer {
         put(&mut binding, "apiVersion", Some("v1".into()));
         let (kind, namespace) = (&target.kind, target.namespace.as_str());
         let object_type = Gvk::new("", "v1", "Binding");
-        let admitted = target.registry.admit_posted(kind, namespace, object_type, &binding, options);
-        Box::pin(admitted).await?;
+        let admitted = target.registry.admit_posted(kind, namespace, object_type, binding, options);
+        let binding = Box::pin(admitted).await?;
         let name = text(&binding, "/metadata/name").to_owned();
         let node = text(&binding, "/target/name").to_owned();
         let target_kind = text(&binding, "/target/kind");
@@ -124,7 +124,7 @@ impl ApiServer {
         let eviction = as_eviction(eviction, target);
         let object_type = Gvk::new("policy", "v1", "Eviction");
         let posted = posted(target, options.dry_run);
-        let admitted = target.registry.admit_posted(&target.kind, &target.namespace, object_type, &eviction, &posted);
+        let admitted = target.registry.admit_posted(&target.kind, &target.namespace, object_type, eviction, &posted);
         Box::pin(admitted).await?;
         let pod = target.registry.get(&target.kind, &target.namespace, &target.name).await?.value();
         if !matches!(text(&pod, "/status/phase"), "Succeeded" | "Failed" | "Pending") {
