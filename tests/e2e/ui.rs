@@ -159,7 +159,8 @@ async fn a_person_drains_a_member_in_a_browser() {
     browser.see("main", "Nothing moves.").await;
     browser.click("main", "Plan to drain west").await;
     browser.see(".plan", "deployments.apps/web in shop").await;
-    browser.see(".plan", "east 2, north 2").await;
+    browser.see(".plan", "east 2").await;
+    browser.see(".plan", "north 2").await;
     assert_eq!(browser.audit().await, Vec::<String>::new(), "a plan");
 
     // Nothing happens before the name is typed in full.

@@ -127,7 +127,7 @@ pub trait Pods: Send + Sync + 'static {
         subresource: &'a str,
         _request: &'a Parts,
     ) -> BoxFuture<'a, Result<Response<Body>, Status>> {
-        Box::pin(async move { Err(pods::no_kubelet(subresource)) })
+        Box::pin(async move { Err(answer::no_kubelet(subresource)) })
     }
 }
 

@@ -25,12 +25,6 @@ use kubefold_wire::{
     status::{Cause, Reason, Status},
 };
 
-/// What nobody can do where there are no kubelets.
-pub(super) fn no_kubelet(subresource: &str) -> Status {
-    let message = format!("this server has no kubelets: nothing runs in its pods that {subresource} could reach");
-    Status::new(StatusCode::NOT_IMPLEMENTED, Reason::MethodNotAllowed, message)
-}
-
 impl ApiServer {
     /// Exec, attach and forwarded ports.
     pub(super) async fn stream(&self, target: &Target, asked: RequestContext<'_>) -> Result<Response<Body>, Status> {

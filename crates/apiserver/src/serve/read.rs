@@ -14,10 +14,10 @@ use crate::{
     registry::{At, From, List, ListOptions, Object, Selection},
     serve::{
         ApiServer, NOT_ALLOWED,
+        answer::no_kubelet,
         context::{RequestContext, Target},
         form::Form,
         json_response,
-        pods::no_kubelet,
         watch::{self, Terms},
     },
 };

@@ -12,10 +12,9 @@ use crate::{
     schema::{Expected, FieldValidation, StrictError, read_body},
     serve::{
         ApiServer, NOT_ALLOWED,
-        answer::answered,
+        answer::{answered, no_kubelet},
         context::{RequestContext, Target},
         options::{Of, RequestOptions, of_delete},
-        pods::no_kubelet,
         read::{list_options, respond, selectable},
     },
 };

@@ -31,7 +31,9 @@ impl Activity {
         if !pods.contains_key(uid) && pods.len() >= PODS_MAX {
             let last = |lines: &VecDeque<Line>| lines.back().map(|(at, _)| *at);
             let oldest = pods.iter().min_by_key(|(_, lines)| last(lines)).map(|(uid, _)| uid.clone());
-            oldest.map(|uid| pods.remove(&uid));
+            if let Some(oldest) = oldest {
+                pods.remove(&oldest);
+            }
         }
         let lines = pods.entry(uid.to_owned()).or_default();
         if lines.len() >= LINES_MAX {

@@ -30,7 +30,7 @@ pub fn logs(pod: &Value, container: &str, now: Timestamp) -> String {
 
 /// What is asked of a log.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct LogOptions {
     pub(super) container: String,
     previous: bool,
     tail: Option<usize>,
@@ -41,7 +41,7 @@ pub(super) struct Asked {
     pub(super) follow: bool,
 }
 
-impl Asked {
+impl LogOptions {
     /// Reads the query of a log.
     ///
     /// Errors: 400 about the container, as a kube-apiserver says it.
@@ -210,7 +210,7 @@ mod tests {
 
     fn log(pod: &Value, query: &str) -> Result<String, Status> {
         let now = "2026-03-01T12:10:00Z".parse().unwrap();
-        Asked::of(pod, query, now)?.lines(pod, &Activity::default(), now)
+        LogOptions::of(pod, query, now)?.lines(pod, &Activity::default(), now)
     }
 
     #[test]
@@ -244,7 +244,7 @@ mod tests {
             "metadata": {"name": "web-0", "uid": "1"}, "spec": {"containers": [{"name": "app"}]},
             "status": {"containerStatuses": [{"name": "app", "state": {"running": {"startedAt": started}}}]},
         });
-        let (asked, activity) = (Asked::of(&pod, "follow=true", at(0)).unwrap(), Activity::default());
+        let (asked, activity) = (LogOptions::of(&pod, "follow=true", at(0)).unwrap(), Activity::default());
         let first = asked.lines(&pod, &activity, at(0)).unwrap();
         activity.note("1", seconds_later(at(3), 1), "GET /mine".to_owned());
         let pieces: Vec<String> =

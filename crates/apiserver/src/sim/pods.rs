@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{
     activity::Activity,
     fields::text,
-    logs::{Asked, container, status},
+    logs::{LogOptions, container, status},
     page::Page,
     shell::{self, Container, Shell},
 };
@@ -65,7 +65,7 @@ impl Containers {
             return Err(Status::bad_request("you must specify at least one command for the container"));
         }
         let is = |name: &str| matches!(query_value(query, name).as_deref(), Some("true" | "1"));
-        let asked = shell::Asked { stdin: is("stdin"), tty: is("tty") };
+        let asked = shell::ExecOptions { stdin: is("stdin"), tty: is("tty") };
         let container = Container::new(pod, container, &self.cluster);
         remote(&request.headers, query, Shell::new(container, self.env().clone(), &words, asked))
     }
@@ -73,7 +73,7 @@ impl Containers {
     fn attach(&self, pod: &Value, request: &Parts) -> Result<Response<Body>, Status> {
         let query = request.uri.query().unwrap_or_default();
         running(pod, query)?;
-        let asked = Asked::of(pod, query, self.env().now())?;
+        let asked = LogOptions::of(pod, query, self.env().now())?;
         let attached = Attached { of: self.clone(), pod: pod.clone(), asked, told: self.env().now() };
         remote(&request.headers, query, attached)
     }
@@ -83,7 +83,7 @@ impl Pods for Containers {
     fn log<'a>(&'a self, pod: &'a Value, query: &'a str) -> BoxFuture<'a, Result<Body, Status>> {
         let begun = || {
             let now = self.env().now();
-            let asked = Asked::of(pod, query, now)?;
+            let asked = LogOptions::of(pod, query, now)?;
             let lines = asked.lines(pod, &self.activity, now)?;
             if !asked.follow {
                 return Ok(full(Bytes::from(lines)));
@@ -142,7 +142,7 @@ fn running<'p>(pod: &'p Value, query: &str) -> Result<&'p Value, Status> {
 struct Follower {
     of: Containers,
     pod: Value,
-    asked: Asked,
+    asked: LogOptions,
     /// All lines up to here were told.
     told: Timestamp,
     ended: bool,
@@ -180,7 +180,7 @@ impl Follower {
 struct Attached {
     of: Containers,
     pod: Value,
-    asked: Asked,
+    asked: LogOptions,
     told: Timestamp,
 }
 

@@ -60,14 +60,14 @@ pub(crate) struct Written {
 
 /// The streams that a client wants of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Wanted {
+struct StreamOptions {
     stdin: bool,
     stdout: bool,
     stderr: bool,
     tty: bool,
 }
 
-impl Wanted {
+impl StreamOptions {
     /// Errors: 400 if it wants none.
     fn of(query: &str) -> Result<Self, Status> {
         let is = |name: &str| matches!(query_value(query, name).as_deref(), Some("true" | "1"));

@@ -18,7 +18,7 @@ use tokio_tungstenite::tungstenite::{
 use tokio_util::codec::Framed;
 
 use super::{
-    CLOSE_TIMEOUT, OPEN_TIMEOUT, Program, Upgrade, Wanted, Written,
+    CLOSE_TIMEOUT, OPEN_TIMEOUT, Program, StreamOptions, Upgrade, Written,
     frames::{Frame, Frames, REFUSED_STREAM},
     lost, value,
     websocket::{Socket, accepted},
@@ -42,7 +42,7 @@ const ERROR: u8 = 3;
 /// Errors: 400 and 403, as a kubelet says them.
 pub(crate) fn remote(headers: &HeaderMap, query: &str, program: impl Program) -> Result<Response<Body>, Status> {
     let upgrade = Upgrade::asked(headers)?;
-    let wanted = Wanted::of(query)?;
+    let wanted = StreamOptions::of(query)?;
     let known: &[&'static str] = if matches!(upgrade, Upgrade::Spdy) { &[V4] } else { &[V5, V4] };
     let version = upgrade.version(headers, known)?;
     let is_spdy = matches!(upgrade, Upgrade::Spdy);
@@ -56,9 +56,9 @@ pub(crate) fn remote(headers: &HeaderMap, query: &str, program: impl Program) ->
     Ok(upgrade.switched(version, work))
 }
 
-async fn run(connection: Upgraded, is_spdy: bool, wanted: Wanted, mut program: impl Program) -> io::Result<()> {
+async fn run(connection: Upgraded, is_spdy: bool, wanted: StreamOptions, mut program: impl Program) -> io::Result<()> {
     let mut streams = match is_spdy {
-        true => Streams::Spdy(timeout(OPEN_TIMEOUT, Spdy::opened(connection, wanted)).await??),
+        true => Streams::Spdy(Box::new(timeout(OPEN_TIMEOUT, Spdy::opened(connection, wanted)).await??)),
         false => Streams::WebSocket(Box::new(accepted(connection).await)),
     };
     let (mut written, mut until) = (Written::default(), None);
@@ -78,9 +78,9 @@ async fn run(connection: Upgraded, is_spdy: bool, wanted: Wanted, mut program: i
         };
         tokio::select! {
             told = streams.next() => match told? {
-                Told::Input(bytes) if wanted.stdin => program.input(&bytes, &mut written),
-                Told::EndOfInput if wanted.stdin => program.end_of_input(&mut written),
-                Told::Gone => return Ok(()),
+                Event::Input(bytes) if wanted.stdin => program.input(&bytes, &mut written),
+                Event::EndOfInput if wanted.stdin => program.end_of_input(&mut written),
+                Event::Gone => return Ok(()),
                 _ => {}
             },
             () = slept => {
@@ -92,7 +92,7 @@ async fn run(connection: Upgraded, is_spdy: bool, wanted: Wanted, mut program: i
 }
 
 /// What a client says.
-enum Told {
+enum Event {
     Input(Bytes),
     EndOfInput,
     Other,
@@ -101,27 +101,27 @@ enum Told {
 
 enum Streams {
     WebSocket(Box<Socket>),
-    Spdy(Spdy),
+    Spdy(Box<Spdy>),
 }
 
 impl Streams {
     /// Cancel: safe, nothing is lost.
-    async fn next(&mut self) -> io::Result<Told> {
+    async fn next(&mut self) -> io::Result<Event> {
         match self {
             Self::WebSocket(socket) => Ok(match socket.next().await.transpose().map_err(lost)? {
                 Some(Message::Binary(bytes)) => match bytes.first() {
-                    Some(&STDIN) => Told::Input(bytes.slice(1..)),
-                    Some(&CLOSE) if bytes.get(1) == Some(&STDIN) => Told::EndOfInput,
-                    _ => Told::Other,
+                    Some(&STDIN) => Event::Input(bytes.slice(1..)),
+                    Some(&CLOSE) if bytes.get(1) == Some(&STDIN) => Event::EndOfInput,
+                    _ => Event::Other,
                 },
-                Some(Message::Close(_)) | None => Told::Gone,
-                Some(_) => Told::Other,
+                Some(Message::Close(_)) | None => Event::Gone,
+                Some(_) => Event::Other,
             }),
             Self::Spdy(spdy) => spdy.next().await,
         }
     }
 
-    async fn write(&mut self, written: &mut Written, wanted: Wanted) -> io::Result<()> {
+    async fn write(&mut self, written: &mut Written, wanted: StreamOptions) -> io::Result<()> {
         if wanted.tty {
             written.stdout.append(&mut written.stderr);
         }
@@ -162,7 +162,7 @@ impl Streams {
                 }
             }
         }
-        let gone = async { while !matches!(self.next().await, Ok(Told::Gone) | Err(_)) {} };
+        let gone = async { while !matches!(self.next().await, Ok(Event::Gone) | Err(_)) {} };
         let _late = timeout(CLOSE_TIMEOUT, gone).await;
         Ok(())
     }
@@ -190,20 +190,20 @@ struct Spdy {
 
 impl Spdy {
     /// Waits for the client to open all streams that it wants.
-    async fn opened(connection: Upgraded, wanted: Wanted) -> io::Result<Self> {
+    async fn opened(connection: Upgraded, wanted: StreamOptions) -> io::Result<Self> {
         let frames = Framed::new(TokioIo::new(connection), Frames::new());
         let mut spdy = Self { frames, streams: BTreeMap::new() };
         let needed = [(true, ERROR), (wanted.stdin, STDIN), (wanted.stdout, STDOUT), (wanted.stderr, STDERR)];
         while !needed.iter().all(|(wanted, channel)| !wanted || spdy.streams.contains_key(channel)) {
-            if matches!(spdy.next().await?, Told::Gone) {
+            if matches!(spdy.next().await?, Event::Gone) {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
         Ok(spdy)
     }
 
-    async fn next(&mut self) -> io::Result<Told> {
-        let Some(frame) = self.frames.next().await.transpose().map_err(lost)? else { return Ok(Told::Gone) };
+    async fn next(&mut self) -> io::Result<Event> {
+        let Some(frame) = self.frames.next().await.transpose().map_err(lost)? else { return Ok(Event::Gone) };
         let is_stdin = |stream: u32| self.streams.get(&STDIN) == Some(&stream);
         match frame {
             Frame::Open { stream, headers, .. } => {
@@ -218,16 +218,16 @@ impl Spdy {
                     None => Frame::Reset { stream, reason: REFUSED_STREAM },
                 };
                 self.frames.send(answer).await.map_err(lost)?;
-                Ok(Told::Other)
+                Ok(Event::Other)
             }
-            Frame::Data { stream, fin: true, bytes } if is_stdin(stream) && bytes.is_empty() => Ok(Told::EndOfInput),
-            Frame::Data { stream, bytes, .. } if is_stdin(stream) => Ok(Told::Input(bytes)),
+            Frame::Data { stream, fin: true, bytes } if is_stdin(stream) && bytes.is_empty() => Ok(Event::EndOfInput),
+            Frame::Data { stream, bytes, .. } if is_stdin(stream) => Ok(Event::Input(bytes)),
             Frame::Ping(id) => {
                 self.frames.send(Frame::Ping(id)).await.map_err(lost)?;
-                Ok(Told::Other)
+                Ok(Event::Other)
             }
-            Frame::GoAway => Ok(Told::Gone),
-            _ => Ok(Told::Other),
+            Frame::GoAway => Ok(Event::Gone),
+            _ => Ok(Event::Other),
         }
     }
 

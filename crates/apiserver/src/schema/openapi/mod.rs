@@ -8,7 +8,6 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha512};
 
 use crate::schema::Types;
-use descriptions::Descriptions;
 
 mod descriptions;
 mod paths;
@@ -107,7 +106,7 @@ impl Served<'_> {
 /// The documents of `/openapi/v3`: one for each group version, by its path, such as `apis/apps/v1`.
 pub fn v3(served: &[Served<'_>]) -> BTreeMap<String, Value> {
     let text = descriptions::text();
-    let words = Descriptions::of(&text);
+    let words = descriptions::Descriptions::of(&text);
     let mut groups: BTreeMap<String, Vec<Served<'_>>> = BTreeMap::new();
     for one in served {
         groups.entry(one.root()).or_default().push(*one);
@@ -134,7 +133,7 @@ pub fn v2(served: &[Served<'_>]) -> Value {
         "swagger": "2.0",
         "info": {"title": "Kubernetes", "version": "unversioned"},
         "paths": paths::paths(Spec::V2, served),
-        "definitions": schemas::schemas(Spec::V2, served, &Descriptions::of(&text)),
+        "definitions": schemas::schemas(Spec::V2, served, &descriptions::Descriptions::of(&text)),
     })
 }
 

@@ -67,14 +67,14 @@ enum Waits {
 
 /// How a command is run: whether there is input, and whether both are a terminal.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::sim) struct Asked {
+pub(in crate::sim) struct ExecOptions {
     pub(in crate::sim) stdin: bool,
     pub(in crate::sim) tty: bool,
 }
 
 impl Shell {
     /// A command in a container.
-    pub(in crate::sim) fn new(container: Container, env: Env, words: &[String], asked: Asked) -> Self {
+    pub(in crate::sim) fn new(container: Container, env: Env, words: &[String], asked: ExecOptions) -> Self {
         let words = words.iter().map(|word| vec![Piece::Text(word.clone())]).collect();
         let commands = vec![Command { words, ..Command::default() }];
         let pending = VecDeque::from([Pipeline { when: When::Always, commands }]);
@@ -333,7 +333,8 @@ impl Program for Shell {
     fn start(&mut self, out: &mut Written) {
         let first = self.levels.first().and_then(|level| level.pending.front());
         let word = first.and_then(|pipeline| pipeline.commands.first()?.words.first());
-        let word = word.map(|word| self.expanded(word, &mut WORDS_BYTES_MAX.clone())).unwrap_or_default();
+        let mut room = WORDS_BYTES_MAX;
+        let word = word.map(|word| self.expanded(word, &mut room)).unwrap_or_default();
         let failed = match self.container.program(&word) {
             Some(Node::Program) => return self.advance(out),
             Some(_) => (126, "permission denied"),
