@@ -26,10 +26,10 @@ use kubefold_wire::{
 };
 
 impl ApiServer {
-    /// What nobody here can do: there are no kubelets.
-    pub(super) fn no_kubelet(&self, subresource: &str) -> Status {
-        let message = format!("this server has no kubelets: nothing runs in its pods that {subresource} could reach");
-        Status::new(StatusCode::NOT_IMPLEMENTED, Reason::MethodNotAllowed, message)
+    /// Exec, attach and forwarded ports.
+    pub(super) async fn stream(&self, target: &Target, asked: RequestContext<'_>) -> Result<Response<Body>, Status> {
+        let pod = target.registry.get(&target.kind, &target.namespace, &target.name).await?.value();
+        self.inner.settings.pods.stream(&pod, &target.subresource, asked.parts).await
     }
 
     pub(super) async fn get_log(&self, target: &Target, asked: RequestContext<'_>) -> Result<Response<Body>, Status> {

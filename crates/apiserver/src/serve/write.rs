@@ -12,7 +12,7 @@ use crate::{
     schema::{Expected, FieldValidation, StrictError, read_body},
     serve::{
         ApiServer, NOT_ALLOWED,
-        answer::answered,
+        answer::{answered, no_kubelet},
         context::{RequestContext, Target},
         options::{Of, RequestOptions, of_delete},
         read::{list_options, respond, selectable},
@@ -72,7 +72,8 @@ impl ApiServer {
             }
             ("delete", "") => self.delete(target, asked, wanted, body).await,
             ("deletecollection", "") => self.delete_collection(target, asked, wanted, body).await,
-            (_, "attach" | "exec" | "portforward" | "proxy") => Err(self.no_kubelet(&target.subresource)),
+            (_, "attach" | "exec" | "portforward") => self.stream(target, asked).await,
+            (_, "proxy") => Err(no_kubelet(&target.subresource)),
             _ => Err(Status::method_not_allowed(NOT_ALLOWED)),
         }
     }
