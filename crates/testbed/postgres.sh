@@ -3,8 +3,10 @@
 # With PORT it listens on 127.0.0.1, too: for TLS with the folder's server.crt and server.key, and users with passwords.
 # `postgres.sh --install` installs these packages where there are none.
 #
-# It says `ready` once it answers. When its stdin ends, which is at the latest when whoever started it ends, it stops, and
-# removes the folder. PostgreSQL refuses to run as root; then it runs as `nobody`.
+# It says `ready` once it answers, and after each line of its stdin that it has done: `pause` and `resume` stop all processes of the
+# server in their tracks and let them run on, `kill` kills them, `start` starts the server again. When its stdin ends, which is
+# at the latest when whoever started it ends, it stops, and removes the folder. PostgreSQL refuses to run as root; then it
+# runs as `nobody`.
 set -euo pipefail
 folder=$1
 bin=$(find /usr/lib/postgresql -path '*/bin/postgres' 2>/dev/null | sort -V | tail -1)
@@ -34,13 +36,32 @@ if [[ $# == 2 ]]; then
   listen=(-c listen_addresses=127.0.0.1 -c "port=$2" -c ssl=on)
   export PGPORT=$2
 fi
-"${as[@]}" "$bin/postgres" -D "$folder/data" -k "$folder" "${listen[@]}" -c max_connections=200 >/dev/null 2>"$folder/log" </dev/null &
-server=$!
-trap 'kill -QUIT $server; wait $server || true; rm -rf "$folder"' EXIT
-until "$bin/pg_isready" --quiet --host="$folder"; do
-  kill -0 $server || { cat "$folder/log" >&2; exit 1; }
-  sleep 0.1
-done
+start() {
+  "${as[@]}" "$bin/postgres" -D "$folder/data" -k "$folder" "${listen[@]}" -c max_connections=200 >/dev/null 2>>"$folder/log" </dev/null &
+  server=$!
+  until "$bin/pg_isready" --quiet --host="$folder"; do
+    kill -0 $server || { cat "$folder/log" >&2; exit 1; }
+    sleep 0.1
+  done
+}
+# The postmaster and its children. One of these may end meanwhile.
+signal() {
+  local all
+  all=$(awk -v server=$server '$4 == server { print $1 }' /proc/[0-9]*/stat 2>/dev/null) || true
+  # shellcheck disable=SC2086 # a list of numbers
+  kill "-$1" $server $all 2>/dev/null || true
+}
+trap 'kill -CONT $server || true; kill -QUIT $server || true; wait $server || true; rm -rf "$folder"' EXIT
+start
 ln -s "$bin/psql" "$folder/psql"
 echo ready
-cat >/dev/null
+while read -r order; do
+  case $order in
+    pause) signal STOP ;;
+    resume) signal CONT ;;
+    kill) signal KILL; wait $server || true ;;
+    start) start ;;
+    *) echo "postgres: no such order: $order" >&2; exit 1 ;;
+  esac
+  echo ready
+done

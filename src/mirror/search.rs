@@ -51,8 +51,8 @@ pub struct FoundPage {
 impl File {
     /// Finds one page of a kind.
     pub(super) fn search(&self, query: &Query, of: &Selection<'_>) -> Result<FoundPage, MirrorError> {
-        // Both in one read: nothing is written between them.
-        let (found, count, members) = self.database.read(|sql| {
+        // All as of one moment.
+        let (found, count, members) = self.database.read_aside(|sql| {
             let dialect = dialect(sql);
             let found = rows(sql, &query.page_statement(of, dialect), found)?;
             let count = query.page.with_remaining.then(|| query.count_statement(of, dialect));
@@ -80,7 +80,7 @@ impl File {
 
     /// The UIDs of all objects of a kind that match.
     pub(super) fn uids(&self, query: &Query, of: &Selection<'_>) -> Result<Vec<String>, SqlError> {
-        self.database.read(|sql| rows(sql, &query.uids_statement(of, dialect(sql)), |row| row.get(0)))
+        self.database.read_aside(|sql| rows(sql, &query.uids_statement(of, dialect(sql)), |row| row.get(0)))
     }
 }
 

@@ -65,7 +65,7 @@ impl File {
 
     /// The document of one object that exists, with the revision that it has in its member.
     pub(super) fn stored(&self, feed: &MirroredKind, key: &str) -> Result<Option<String>, MirrorError> {
-        let found = self.database.read(|sql| {
+        let found = self.database.read_aside(|sql| {
             let Some(Stood { id, revision, .. }) = Stood::find(sql, feed)? else { return Ok(None) };
             let find = "SELECT digest, document FROM objects WHERE feed = ?1 AND key = ?2 AND deleted_us = 0";
             let found: Option<(i64, Vec<u8>)> =

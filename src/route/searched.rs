@@ -11,7 +11,7 @@ use crate::{
     config::MemberName,
     discovery::{Discovery, is_discovery_path, is_openapi_path},
     read::{Collected, KindInTables, Searched, Source},
-    respond::{RouteError, SearchRefused},
+    respond::{RouteError, SearchRefused, StoresError},
     route::{Router, allowed::action_of, is_admin, searchable::Shown},
     search::{
         Collection, CollectionKinds, Condition, GroupResource, KindName, Owner, OwnerBy, Parameters, PathOf, Query,
@@ -192,12 +192,13 @@ impl Router {
         let [Allowed { target, grant }] = allowed;
         let owners = match &query.owner {
             Some(owner) => {
-                let within = Within { namespace: &target.namespace, only: only.as_ref() };
+                let within = Within { namespace: &target.namespace, only: only.as_ref(), watch };
                 self.owners(owner, who, asked, within, &mut warnings).await?
             }
-            None => Vec::new(),
+            None => Owners::default(),
         };
-        let renewals = grant.renewal().cloned().into_iter().collect();
+        let renewals = grant.renewal().cloned().into_iter().chain(owners.renewals).collect();
+        let owners = owners.sources;
         let deleted = Vec::new();
         let searched = Searched {
             sources,
@@ -247,8 +248,8 @@ impl Router {
         let Deleted { kinds: deleted, namespace, only, collection } = of;
         let owners = match &query.owner {
             Some(owner) => {
-                let within = Within { namespace: &namespace, only: only.as_ref() };
-                self.owners(owner, who, asked, within, &mut warnings).await?
+                let within = Within { namespace: &namespace, only: only.as_ref(), watch: false };
+                self.owners(owner, who, asked, within, &mut warnings).await?.sources
             }
             None => Vec::new(),
         };
@@ -258,7 +259,10 @@ impl Router {
         self.reader.search_deleted(searched).await
     }
 
-    /// The kinds that may own what is found, as far as their asker may list them.
+    /// The kinds that may own what is found, as far as their asker may list them. A watch by the UID of an owner of its own
+    /// objects needs none.
+    ///
+    /// Errors: 405 for a watch that would have to follow a kind in the tables; as a list.
     async fn owners(
         &self,
         owner: &Owner,
@@ -266,8 +270,12 @@ impl Router {
         asked: RequestContext<'_>,
         within: Within<'_>,
         warnings: &mut Vec<String>,
-    ) -> Result<Vec<Source>, Status> {
-        let Within { namespace, only } = within;
+    ) -> Result<Owners, Status> {
+        let Within { namespace, only, watch } = within;
+        let mut found = Owners::default();
+        if watch && owner.seniority == 0 && matches!(owner.by, OwnerBy::Uid(_)) {
+            return Ok(found);
+        }
         let catalog = self.searched_catalog(None);
         let controllers = || {
             CONTROLLERS
@@ -282,7 +290,6 @@ impl Router {
             }
             _ => controllers().collect(),
         };
-        let mut sources = Vec::new();
         for GroupResource { group, resource } in wanted {
             let Some(known) = catalog.versions_of(&group, &resource).next() else { continue };
             let target = in_namespace(known, namespace);
@@ -294,6 +301,9 @@ impl Router {
                 ));
                 continue;
             }
+            if watch && self.stores.is_stored(&target.gvr) {
+                return Err(StoresError::InTables { gvr: target.gvr }.into());
+            }
             if self.stores.is_stored(&target.gvr) {
                 warnings.push(format!(
                     "owners among {} are not looked for: they are in the mirror's tables alone",
@@ -301,9 +311,10 @@ impl Router {
                 ));
                 continue;
             }
-            sources.push(self.reader.source(&target, grant.audience(), only, asked).await?);
+            found.sources.push(self.reader.source(&target, grant.audience(), only, asked).await?);
+            found.renewals.extend(grant.renewal().cloned());
         }
-        Ok(sources)
+        Ok(found)
     }
 
     /// All collections, or what one has.
@@ -367,12 +378,14 @@ impl Router {
         }
         let SearchedKinds { sources, stored } =
             self.searched_kinds(&allowed, only.as_ref(), asked, &mut warnings).await?;
-        let mut owners = Vec::new();
+        let mut owners = Owners::default();
         if let Some(owner) = &query.owner {
-            let within = Within { namespace: &namespace, only: only.as_ref() };
+            let within = Within { namespace: &namespace, only: only.as_ref(), watch };
             owners = self.owners(owner, who, asked, within, &mut warnings).await?;
         }
-        let renewals: Vec<Renewal> = allowed.iter().filter_map(|allowed| allowed.grant.renewal().cloned()).collect();
+        let of_sources = allowed.iter().filter_map(|allowed| allowed.grant.renewal().cloned());
+        let renewals: Vec<Renewal> = of_sources.chain(owners.renewals).collect();
+        let owners = owners.sources;
         let in_memory = sources.iter().map(|source| source.ready.store().spec());
         let types = types_of(in_memory.chain(stored.iter().map(|stored| &*stored.spec)));
         let collection = Some(Collected { name, types });
@@ -506,11 +519,20 @@ struct SearchedKinds {
     stored: Vec<KindInTables>,
 }
 
-/// In which namespace, empty for all, and in which member, absent for all.
+/// Kinds of owners.
+#[derive(Default)]
+struct Owners {
+    sources: Vec<Source>,
+    /// What becomes of the rights to each.
+    renewals: Vec<Renewal>,
+}
+
+/// In which namespace, empty for all, and in which member, absent for all; and for a list or for a watch.
 #[derive(Clone, Copy)]
 struct Within<'a> {
     namespace: &'a str,
     only: Option<&'a MemberName>,
+    watch: bool,
 }
 
 /// The one namespace that a query is about; empty where it is about several.

@@ -29,6 +29,6 @@ pub use self::{
     page::{Page, Paged, Position, Ranked, Top},
     parameters::{Parameters, is_search_label, searches},
     paths::{GROUP, PathOf, VERSION},
-    query::{Condition, Created, GroupResource, Owner, OwnerBy, Owners, Query},
+    query::{Condition, Created, GroupResource, Owner, OwnerBy, Owners, Query, controller},
     time::micros,
 };

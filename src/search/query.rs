@@ -178,7 +178,7 @@ impl Query {
 }
 
 /// The UID of the owner that controls an object, as its document says.
-pub(super) fn controller(json: &str) -> Option<String> {
+pub fn controller(json: &str) -> Option<String> {
     static OWNERS: LazyLock<Paths> = LazyLock::new(|| Paths::new([(0, ["metadata", "ownerReferences"].as_slice())]));
     let owners = first(&OWNERS, json)?;
     let references: Vec<&serde_json::value::RawValue> = serde_json::from_str(owners).ok()?;

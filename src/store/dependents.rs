@@ -91,8 +91,13 @@ impl Dependents {
 
     /// The keys of the objects that refer to one of these, in order.
     pub(super) fn of(&self, changed: &[Referent]) -> Vec<Key> {
+        self.of_hashes(changed.iter().map(Referent::hashed))
+    }
+
+    /// The same for referents of these hashes.
+    pub(super) fn of_hashes(&self, hashes: impl Iterator<Item = u64>) -> Vec<Key> {
         let mut out = BTreeSet::new();
-        for keys in changed.iter().filter_map(|referent| self.by_referent.get(&referent.hashed())) {
+        for keys in hashes.filter_map(|hash| self.by_referent.get(&hash)) {
             keys.append_to(&mut out);
         }
         out.into_iter().collect()

@@ -54,6 +54,17 @@ impl Referent {
         Some([words.next()?, words.next()?, words.next()?, words.next()?])
     }
 
+    /// Its bytes behind its member: the same for every member's object of that kind, namespace and name.
+    pub(super) fn within_member(&self) -> &[u8] {
+        let end = self.0.iter().position(|byte| *byte == 0).map_or(0, |end| end + 1);
+        self.0.get(end..).unwrap_or_default()
+    }
+
+    /// The number of a member's object with [these bytes](Self::within_member).
+    pub(super) fn hash_in(member: &MemberName, within: &[u8]) -> u64 {
+        Self::hash_of(&[member.as_str().as_bytes(), &[0], within].concat())
+    }
+
     /// A number that stands for it.
     pub(super) fn hashed(&self) -> u64 {
         Self::hash_of(&self.0)

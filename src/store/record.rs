@@ -30,6 +30,11 @@ pub struct Record {
 }
 
 impl Record {
+    /// The object as it was before, if it was.
+    pub fn before(&self) -> Option<&Arc<Entry>> {
+        if self.event_type == EventType::Deleted { Some(&self.entry) } else { self.previous.as_ref() }
+    }
+
     /// What the event is to a watcher with this selector, judged by `judge` unless another one with the same has asked.
     pub fn verdict(&self, selector: SelectorId, judge: impl FnOnce() -> Option<Transition>) -> Option<Transition> {
         self.common.verdict(selector, judge)

@@ -6,14 +6,7 @@ use smallvec::SmallVec;
 
 use crate::{
     config::MemberName,
-    store::{
-        entry::{Entry, Key},
-        fleet_store::FleetStore,
-        identities::Referent,
-        naming::Naming,
-        part::Part,
-        revision::Revision,
-    },
+    store::{entry::Entry, naming::Naming, part::Part, revision::Revision},
 };
 use kubefold_wire::resource::Gvr;
 
@@ -96,12 +89,5 @@ impl Row {
         let mut out = Vec::with_capacity(self.entry.json().len());
         self.entry.write_original(&mut out);
         Cow::Owned(String::from_utf8(out).unwrap_or_default())
-    }
-}
-
-impl FleetStore {
-    /// The keys of the objects that refer to one of these now, in order.
-    pub fn dependents_of(&self, referents: &[Referent]) -> Vec<Key> {
-        self.peek(|inner| inner.dependents.of(referents))
     }
 }

@@ -31,6 +31,7 @@ use crate::{
         snapshot::{Counts, Snapshot, count},
         tally::Tally,
         tracking::Tracking,
+        uids::Uids,
     },
 };
 use kubefold_wire::watch::EventType;
@@ -143,6 +144,8 @@ pub(super) struct Sequencer {
     pub(super) is_filling: bool,
     /// Who refers to whom.
     pub(super) dependents: Dependents,
+    /// Who has which UID of its own. Absent until somebody asks for that.
+    pub(super) uids: Option<Uids>,
     /// Identities that changed and that other stores must hear of.
     pub(super) changed: Vec<Referent>,
     /// Rises with what the forms of documents depend on: the naming, and which clusters the members are.
@@ -181,6 +184,7 @@ impl Sequencer {
             unshown: BTreeSet::new(),
             is_filling: false,
             dependents: Dependents::default(),
+            uids: None,
             changed: Vec::new(),
             epoch: 0,
             kinds: Arc::default(),
@@ -322,6 +326,7 @@ impl Sequencer {
         }
         let entry = Arc::new(entry);
         self.dependents.change(previous.as_deref(), Some(&entry));
+        self.follow_uids(previous.as_ref(), Some(&entry));
         self.objects.insert(Arc::clone(entry.shared_key()), Arc::clone(&entry));
         if previous.is_none() {
             count(&mut self.counts, entry.namespace(), 1);
@@ -337,6 +342,7 @@ impl Sequencer {
     pub(super) fn put_parts(&mut self, held: &Arc<Entry>, parts: Parts) {
         let revision = parts.revision;
         let entry = Arc::new(held.with_parts(parts));
+        self.follow_uids(Some(held), Some(&entry));
         self.objects.insert(Arc::clone(entry.shared_key()), Arc::clone(&entry));
         self.tally.replace(Some(held), Some(&entry));
         self.emit(revision, EventType::Modified, entry, Some(Arc::clone(held)));
@@ -357,10 +363,17 @@ impl Sequencer {
             state.member_locals.remove(key);
         }
         self.dependents.change(Some(&entry), None);
+        self.follow_uids(Some(&entry), None);
         count(&mut self.counts, entry.namespace(), -1);
         self.nodes.replace(Some(&entry), None);
         self.tally.replace(Some(&entry), None);
         self.emit(revision, EventType::Deleted, entry, None);
+    }
+
+    fn follow_uids(&mut self, before: Option<&Arc<Entry>>, after: Option<&Arc<Entry>>) {
+        if let Some(uids) = &mut self.uids {
+            uids.change(before, after);
+        }
     }
 
     pub(super) fn member_local_key(&self, own_key: &str, member: &MemberName) -> String {

@@ -10,7 +10,6 @@ use crate::store::{
     record::Record,
     revision::Revision,
 };
-use kubefold_wire::watch::EventType;
 
 /// How many objects each namespace has.
 pub(super) type Counts = imbl::HashMap<Arc<str>, u64>;
@@ -73,8 +72,7 @@ impl Snapshot {
             if !seen.insert(entry.key()) {
                 continue;
             }
-            let before = if record.event_type == EventType::Deleted { Some(entry) } else { record.previous.as_ref() };
-            match before {
+            match record.before() {
                 Some(before) => {
                     let now = self.objects.insert(Arc::clone(entry.shared_key()), Arc::clone(before));
                     if now.is_none() {

@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use testbed::{
-    FleetFile, Kubectl, Kubefold, Member, Output, Testbed, eventually,
+    Api, FleetFile, Kubectl, Kubefold, Member, Output, Relay, Testbed, Watch, eventually,
     samples::{config_map, create_all, deployment, name, namespace, revision},
 };
 
@@ -472,6 +472,205 @@ async fn watched(world: &World) {
     let limited =
         format!("{ROOT}/{}?watch=true&labelSelector={}", world.pods(), escaped("search.clusterpedia.io/offset=3"));
     assert_eq!(world.fleet.request(Method::GET, &limited, "").await.status, StatusCode::METHOD_NOT_ALLOWED);
+}
+
+/// The pods of the Deployment `web`, whichever ReplicaSet controls them.
+const OWNED: &str = "ownerName=web&ownerGR=deployments.apps&ownerSeniority=1";
+
+/// `ADDED east/web-1-a`
+fn told(event: &Value) -> String {
+    let metadata = &event["object"]["metadata"];
+    let cluster = &metadata["annotations"]["shadow.clusterpedia.io/cluster-name"];
+    let [event_type, cluster, name] =
+        [&event["type"], cluster, &metadata["name"]].map(|word| word.as_str().unwrap_or_default());
+    format!("{event_type} {cluster}/{name}")
+}
+
+/// Says whether a row came or went. A pod that is deleted changes before.
+fn is_come_or_gone(event: &Value) -> bool {
+    event["type"] != "MODIFIED"
+}
+
+/// Events until so many rows have come or gone.
+async fn next(watch: &mut Watch, count: usize) -> Vec<Value> {
+    let mut events: Vec<Value> = Vec::new();
+    while events.iter().filter(|event| is_come_or_gone(event)).count() < count {
+        events.push(watch.next(SOON).await.unwrap_or_else(|| panic!("{count} events: {events:?}")));
+    }
+    events
+}
+
+/// A member's objects, changed behind kubefold's back.
+struct Workloads<'a> {
+    api: Api,
+    member: &'a Member,
+    space: &'a str,
+}
+
+impl<'a> Workloads<'a> {
+    async fn of(member: &'a Member, space: &'a str) -> Self {
+        Self { api: member.api().await, member, space }
+    }
+
+    fn path(&self, resource: &str) -> String {
+        let group = if resource == "pods" { "api/v1" } else { "apis/apps/v1" };
+        format!("/{group}/namespaces/{}/{resource}", self.space)
+    }
+
+    async fn get(&self, kind: &str, resource: &str, name: &str) -> Value {
+        let mut object = self.api.get(&format!("{}/{name}", self.path(resource))).await;
+        (object["apiVersion"], object["kind"]) = (json!("apps/v1"), json!(kind));
+        object
+    }
+
+    /// A ReplicaSet without an owner, and a pod of it.
+    async fn set_with_pod(&self, set: &str, pod_name: &str) {
+        let mut made = self.get("ReplicaSet", "replicasets", "web-1").await;
+        made["metadata"] = json!({"name": set});
+        self.api.create(&self.path("replicasets"), &made).await;
+        self.pod(set, pod_name).await;
+    }
+
+    async fn pod(&self, set: &str, name: &str) {
+        let set = self.get("ReplicaSet", "replicasets", set).await;
+        self.api.create(&self.path("pods"), &pod(name, "nginx:1.21", Some(&set))).await;
+    }
+
+    /// Has the Deployment `web` control a ReplicaSet.
+    async fn adopt(&self, set: &str) {
+        let web = self.get("Deployment", "deployments", "web").await;
+        self.own(set, reference(&web)).await;
+    }
+
+    async fn own(&self, set: &str, owners: Value) {
+        let patch = json!([{"op": "add", "path": "/metadata/ownerReferences", "value": owners}]).to_string();
+        let args = ["patch", "replicaset", set, "-n", self.space, "--type=json", "-p", &patch];
+        self.member.kubectl(&args).await.ok();
+    }
+
+    async fn delete(&self, kind: &str, name: &str) {
+        let args = ["delete", kind, name, "-n", self.space, "--grace-period=0", "--force", "--cascade=background"];
+        self.member.kubectl(&args).await.ok();
+    }
+}
+
+/// Rows begin and cease to match as they themselves, or whoever is above them, come and go.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_by_owner_follows_a_rollout_and_a_members_outage() {
+    const SPACE: &str = "search-owned";
+    let bed = Testbed::shared(&["east", "west"]).await;
+    for member in bed.members() {
+        fill(member, SPACE).await;
+    }
+    let relay = Relay::before(&bed["west"]).await;
+    let file =
+        FleetFile::default().member(&bed["east"], 1).entry("west", &bed["west"].kubeconfig_through(&relay), 1, "");
+    let fleet = Kubefold::start(&file).await;
+    let api = fleet.api().await;
+    let pods = format!("{ROOT}/resources/api/v1/namespaces/{SPACE}/pods?{OWNED}");
+    let mut whole = api.watch(&format!("{pods}&watch=true")).await;
+    let begun: BTreeSet<String> = next(&mut whole, 4).await.iter().map(told).collect();
+    assert_eq!(begun, set(&["ADDED east/web-1-a", "ADDED east/web-1-b", "ADDED west/web-1-a", "ADDED west/web-1-b"]));
+    let list = api.get(&pods).await;
+    let from = revision(&list);
+    let mut watch = api.watch(&format!("{pods}&watch=true&resourceVersion={from}")).await;
+    let (east, west) = (Workloads::of(&bed["east"], SPACE).await, Workloads::of(&bed["west"], SPACE).await);
+    let mut events = Vec::new();
+    let mut expect = async |expected: &[&str]| {
+        let new = next(&mut watch, expected.len()).await;
+        let mut rows: Vec<String> = new.iter().filter(|event| is_come_or_gone(event)).map(told).collect();
+        rows.sort_unstable();
+        assert_eq!(rows, expected);
+        let other: Vec<Value> = next(&mut whole, expected.len()).await;
+        assert_eq!(other, new, "two watches are told the same");
+        events.extend(new);
+    };
+    // A rollout: another ReplicaSet, adopted after it has a pod, and the old one goes with its pods.
+    east.set_with_pod("web-2", "web-2-a").await;
+    east.adopt("web-2").await;
+    expect(&["ADDED east/web-2-a"]).await;
+    east.pod("web-2", "web-2-b").await;
+    expect(&["ADDED east/web-2-b"]).await;
+    east.delete("pod", "web-1-a").await;
+    expect(&["DELETED east/web-1-a"]).await;
+    east.delete("replicaset", "web-1").await;
+    expect(&["DELETED east/web-1-b"]).await;
+    east.delete("pod", "web-1-b").await;
+    east.own("web-2", json!([])).await;
+    expect(&["DELETED east/web-2-a", "DELETED east/web-2-b"]).await;
+    east.adopt("web-2").await;
+    expect(&["ADDED east/web-2-a", "ADDED east/web-2-b"]).await;
+    // A member is away, and meanwhile a pod comes, another one goes, and a ReplicaSet is adopted.
+    relay.cut().await;
+    west.set_with_pod("web-2", "web-2-a").await;
+    west.adopt("web-2").await;
+    west.pod("web-1", "web-1-c").await;
+    west.delete("pod", "web-1-a").await;
+    east.pod("web-2", "web-2-c").await;
+    expect(&["ADDED east/web-2-c"]).await;
+    relay.restore().await;
+    expect(&["ADDED west/web-1-c", "ADDED west/web-2-a", "DELETED west/web-1-a"]).await;
+    // The owner itself goes; one that comes in its place is another one.
+    let web = west.get("Deployment", "deployments", "web").await;
+    west.delete("deployment", "web").await;
+    expect(&["DELETED west/web-1-b", "DELETED west/web-1-c", "DELETED west/web-2-a"]).await;
+    let again = json!({"metadata": {"name": "web"}, "spec": web["spec"]});
+    west.api.create(&west.path("deployments"), &again).await;
+    west.adopt("web-1").await;
+    expect(&["ADDED west/web-1-b", "ADDED west/web-1-c"]).await;
+    goes_on(&api, &pods, &list, &events).await;
+    is_printed(&fleet, SPACE, &east).await;
+}
+
+/// From each revision that was told, the rest is told again, and all together lead from the first list to the last.
+async fn goes_on(api: &Api, pods: &str, list: &Value, events: &[Value]) {
+    let mut rows: BTreeSet<String> = found(list).into_iter().collect();
+    for event in events {
+        let event = told(event);
+        let (event_type, row) = event.split_once(' ').unwrap();
+        let is_new = match event_type {
+            "DELETED" => rows.remove(row),
+            "ADDED" => rows.insert(row.to_owned()),
+            _ => rows.contains(row),
+        };
+        assert!(is_new, "{event} is told once");
+    }
+    assert_eq!(rows, found(&api.get(pods).await).into_iter().collect());
+    for (at, event) in events.iter().enumerate() {
+        let from = revision(&event["object"]);
+        // What one change of an owner brings or takes is told again as a whole.
+        if events.get(at + 1).is_some_and(|next| revision(&next["object"]) <= from + 1) {
+            continue;
+        }
+        let rest: Vec<&Value> = events[at + 1..].iter().collect();
+        let mut again = api.watch(&format!("{pods}&watch=true&resourceVersion={from}")).await;
+        let told_again = next(&mut again, rest.iter().filter(|event| is_come_or_gone(event)).count()).await;
+        assert_eq!(told_again.iter().collect::<Vec<_>>(), rest, "from {from} on");
+    }
+}
+
+/// The same on the command line.
+async fn is_printed(fleet: &Kubefold, space: &str, east: &Workloads<'_>) {
+    let mut watch = tokio::process::Command::new(testbed::program())
+        .args(["search", "--owner", "deployment/web", "-m", "east", "-n", space, "--watch", "--state-dir"])
+        .arg(fleet.state_dir())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let mut next = async || {
+        let line = tokio::time::timeout(SOON, lines.next_line()).await.expect("a line in time").unwrap().unwrap();
+        line.split_whitespace().take(4).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(next().await, "EVENT NAMESPACE NAME CLUSTER");
+    for name in ["web-2-a", "web-2-b", "web-2-c"] {
+        assert_eq!(next().await, format!("ADDED {space} {name} east"));
+    }
+    east.own("web-2", json!([])).await;
+    for name in ["web-2-a", "web-2-b", "web-2-c"] {
+        assert_eq!(next().await, format!("DELETED {space} {name} east"));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

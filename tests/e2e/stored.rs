@@ -10,7 +10,10 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::mirror::{metric, mirrored};
-use testbed::{Api, FleetFile, Kubefold, Member, MemberOptions, Testbed, eventually};
+use testbed::{
+    Api, FleetFile, Kubefold, Member, MemberOptions, PostgresServer, Testbed, eventually,
+    samples::{config_map, name, namespace},
+};
 
 const SOON: Duration = Duration::from_secs(60);
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
@@ -301,4 +304,106 @@ async fn is_last_known(fleet: &Kubefold, east: &Member, known: &BTreeMap<String,
         if is_it { Ok(()) } else { Err(got.to_string()) }
     })
     .await;
+}
+
+/// A namespace of two members, with a kind in memory and a kind in PostgreSQL alone.
+struct Away<'a> {
+    api: Api,
+    east: Api,
+    postgres: &'a PostgresServer,
+}
+
+const MAPS: &str = "/api/v1/namespaces/database-away/configmaps";
+const STORED: &str =
+    "/apis/clusterpedia.io/v1beta1/resources/apis/coordination.k8s.io/v1/namespaces/database-away/leases";
+
+impl Away<'_> {
+    /// Makes an object of each kind in a member.
+    async fn make(&self, name: &str) {
+        self.east.create(MAPS, &config_map(name, json!({"app": "web"}))).await;
+        let leases = MAPS.replace("/api/v1", "/apis/coordination.k8s.io/v1").replace("configmaps", "leases");
+        self.east.create(&leases, &lease(name, "web")).await;
+    }
+
+    /// Memory goes on, whatever becomes of the database: a list, a search, and what watches of both tell.
+    async fn memory_goes_on(&self, made: &str) {
+        let searched = format!("/apis/clusterpedia.io/v1beta1/resources{MAPS}?labelSelector=app%3Dweb");
+        let from = self.api.get(&searched).await["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+        let mut watches = Vec::new();
+        for watched in [format!("{MAPS}?labelSelector=app%3Dweb"), searched.clone()] {
+            watches.push(self.api.watch(&format!("{watched}&watch=true&resourceVersion={from}")).await);
+        }
+        self.make(made).await;
+        for watch in &mut watches {
+            let event = watch.next(SOON).await.expect("an event");
+            assert!(name(&event["object"]).starts_with(made), "{event}");
+        }
+        assert!(names_of(&self.api.get(&searched).await).contains(&made.to_owned()));
+        assert!(names_of(&self.api.get(MAPS).await).contains(&format!("{made}@east")));
+    }
+
+    /// What the tables have, in time.
+    async fn tables_have(&self, expected: &[&str]) {
+        eventually(SOON, async || {
+            let answer = self.api.request(Method::GET, STORED, "").await;
+            if answer.status != StatusCode::OK {
+                return Err(answer.to_string());
+            }
+            let found = names_of(&answer.json());
+            if found == expected { Ok(()) } else { Err(format!("{found:?}")) }
+        })
+        .await;
+    }
+}
+
+fn names_of(list: &Value) -> Vec<String> {
+    let items = list["items"].as_array().unwrap_or_else(|| panic!("no list: {list}"));
+    items.iter().map(|item| name(item).to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_goes_on_and_tables_catch_up_while_postgresql_hangs_or_is_killed() {
+    let bed = Testbed::shared(&["east", "west"]).await;
+    for member in bed.members() {
+        namespace(member, "database-away").await;
+    }
+    let postgres = PostgresServer::start();
+    let folder = tempfile::tempdir().unwrap();
+    let url = folder.path().join("url");
+    std::fs::write(&url, postgres.database("away", None)).unwrap();
+    let fleet = Kubefold::start_with(&file(&bed, true), &["--state-url-file", url.to_str().unwrap()]).await;
+    let api = fleet.api().await;
+    let away = Away { api: api.clone(), east: bed["east"].api().await, postgres: &postgres };
+    away.make("a").await;
+    away.tables_have(&["a"]).await;
+    away.memory_goes_on("b").await;
+    away.tables_have(&["a", "b"]).await;
+
+    // It hangs: who searches the tables waits for it, and nobody else.
+    away.postgres.pause();
+    let searches = join_all((0..6).map(|_| api.request(Method::GET, STORED, "")));
+    let meanwhile = async {
+        away.memory_goes_on("c").await;
+        away.postgres.resume();
+    };
+    let (searched, ()) = futures::join!(searches, meanwhile);
+    for answer in searched {
+        assert_eq!(answer.status, StatusCode::OK, "{answer}");
+        assert!(names_of(&answer.json()).starts_with(&["a".to_owned(), "b".to_owned()]), "{answer}");
+    }
+    away.tables_have(&["a", "b", "c"]).await;
+
+    // It is killed: what the tables have cannot be said, in no view.
+    away.postgres.kill();
+    for view in ["", "/views/lenient", "/views/strict"] {
+        for path in [STORED.to_owned(), STORED.replace("clusterpedia.io/v1beta1/resources/apis/", "")] {
+            let answer = api.request(Method::GET, &format!("{view}{path}"), "").await;
+            assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{view}{path}: {answer}");
+            assert!(answer.to_string().contains("leases.coordination.k8s.io"), "{answer}");
+        }
+    }
+    away.memory_goes_on("d").await;
+    away.postgres.restart();
+    away.tables_have(&["a", "b", "c", "d"]).await;
+    assert!(fleet.log().contains("PostgreSQL"), "{}", fleet.log());
 }

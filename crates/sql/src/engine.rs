@@ -2,7 +2,7 @@
 
 use std::{fmt, fs, os::unix::fs::OpenOptionsExt, path::Path, time::Duration};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OpenFlags};
 
 use crate::{
     MODE,
@@ -42,6 +42,15 @@ impl Engine {
         Ok(Self::Sqlite(connection))
     }
 
+    /// Opens a file that is there, to read it alone.
+    pub(crate) fn open_to_read(path: &Path) -> Result<Self, SqlError> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        connection.set_prepared_statement_cache_capacity(PREPARED_MAX);
+        Ok(Self::Sqlite(connection))
+    }
+
     /// Brings the tables of a schema of PostgreSQL to the newest format.
     pub(crate) fn open_session(mut session: Session, schema: &str, migrations: &[&str]) -> Result<Self, OpenError> {
         let place = session.place().to_owned();
@@ -62,6 +71,21 @@ impl Engine {
             Self::Sqlite(connection) => Inner::Sqlite(connection),
             Self::Postgres(session) => Inner::Postgres(session.link()?),
         }))
+    }
+
+    /// Reads in a transaction of its own, which sees one moment and writes nothing.
+    pub(crate) fn read<T>(&mut self, work: impl FnOnce(Sql<'_>) -> Result<T, SqlError>) -> Result<T, SqlError> {
+        match self {
+            Self::Sqlite(connection) => {
+                connection.execute_batch("BEGIN")?;
+                let done = work(Sql(Inner::Sqlite(connection)));
+                let ended = if connection.is_autocommit() { Ok(()) } else { connection.execute_batch("COMMIT") };
+                let done = done?;
+                ended?;
+                Ok(done)
+            }
+            Self::Postgres(session) => session.read(|link| work(Sql(Inner::Postgres(link)))),
+        }
     }
 
     /// Begins a transaction.

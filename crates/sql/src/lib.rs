@@ -4,6 +4,7 @@ mod engine;
 mod error;
 mod key;
 pub mod postgres;
+mod readers;
 mod statement;
 mod value;
 
@@ -17,7 +18,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::{engine::Engine, postgres::Session};
+use crate::{engine::Engine, postgres::Session, readers::Readers};
 pub use crate::{
     error::{OpenError, SqlError},
     key::{KeyError, KeyFile, SealedError, StateKey},
@@ -55,6 +56,7 @@ pub struct Database(Arc<Shared>);
 
 struct Shared {
     engine: Mutex<Engine>,
+    readers: Readers,
     is_postgres: bool,
     /// What the next commit takes.
     queue: Mutex<Vec<Queued>>,
@@ -90,7 +92,7 @@ impl Database {
     ///
     /// Blocks. Errors: see [`OpenError`].
     pub fn open(path: &Path, migrations: &[&str]) -> Result<Self, OpenError> {
-        Ok(Self::of(Engine::open_file(path, migrations)?))
+        Ok(Self::of(Engine::open_file(path, migrations)?, Readers::of_file(path)))
     }
 
     /// Opens the tables of a schema of PostgreSQL, with a connection of their own, and brings them to the newest format.
@@ -101,13 +103,13 @@ impl Database {
     /// Blocks. Errors: see [`OpenError`].
     pub fn open_in(state: &Arc<Postgres>, schema: &str, migrations: &[&str]) -> Result<Self, OpenError> {
         let session = Session::new(Arc::clone(state), schema);
-        Ok(Self::of(Engine::open_session(session, schema, migrations)?))
+        Ok(Self::of(Engine::open_session(session, schema, migrations)?, Readers::of_schema(state, schema)))
     }
 
-    fn of(engine: Engine) -> Self {
+    fn of(engine: Engine, readers: Readers) -> Self {
         let is_postgres = engine.is_postgres();
         let (queue, later) = (Mutex::default(), Mutex::default());
-        Self(Arc::new(Shared { engine: Mutex::new(engine), is_postgres, queue, later }))
+        Self(Arc::new(Shared { engine: Mutex::new(engine), readers, is_postgres, queue, later }))
     }
 
     /// Says whether this is PostgreSQL.
@@ -177,6 +179,16 @@ impl Database {
     pub fn read<T>(&self, work: impl FnOnce(Sql<'_>) -> Result<T, SqlError>) -> Result<T, SqlError> {
         self.0.commit_rest();
         work(self.0.engine.lock().sql()?)
+    }
+
+    /// The same as of one moment, for a read that may take long: it has one of two connections beside that of [`Self::read`] and
+    /// of writes, and none of these waits for it. Writes nothing.
+    ///
+    /// Blocks, for 10 s at most while two others read so. Errors: those of [`Self::read`]; both connections are busy for so
+    /// long, or 32 reads wait for them already.
+    pub fn read_aside<T>(&self, work: impl FnOnce(Sql<'_>) -> Result<T, SqlError>) -> Result<T, SqlError> {
+        self.0.commit_rest();
+        self.0.readers.read(work)
     }
 }
 

@@ -65,6 +65,52 @@ fn ids(database: &Database) -> Vec<i64> {
 }
 
 #[test]
+fn no_write_waits_for_a_read_aside_which_sees_one_moment() {
+    on_each("aside", |engine| {
+        let database = engine.open(&[]).unwrap();
+        insert(&database, 1).unwrap();
+        let seen =
+            |sql: kubefold_sql::Sql<'_>| sql.rows("SELECT id FROM things ORDER BY id", &[], |row| row.get::<i64>(0));
+        let both = database.read_aside(|sql| {
+            let before = seen(sql)?;
+            // On this thread: it would wait for ever for a read that holds up writes.
+            insert(&database, 2)?;
+            assert_eq!(ids(&database), [1, 2]);
+            // The other connection.
+            assert_eq!(database.read_aside(seen)?, [1, 2]);
+            Ok((before, seen(sql)?))
+        });
+        assert_eq!(both.unwrap(), (vec![1], vec![1]));
+        let refused = database.read_aside(|sql| sql.execute("INSERT INTO things (id) VALUES (3)", &[]));
+        assert!(refused.unwrap_err().to_string().contains("read"), "it writes nothing");
+        assert_eq!(database.read_aside(seen).unwrap(), [1, 2], "a connection on which a read failed goes on");
+    });
+}
+
+#[test]
+fn reads_aside_wait_for_one_another_and_not_without_bound() {
+    let database = File(tempfile::tempdir().unwrap());
+    let database = database.open(&[]).unwrap();
+    let one = |sql: kubefold_sql::Sql<'_>| sql.row("SELECT 1", &[], |row| row.get::<i64>(0));
+    thread::scope(|scope| {
+        let readers = database.read_aside(|_| {
+            database.read_aside(|_| {
+                // Both connections are taken: 32 wait, and one of 33 is refused at once.
+                let readers: Vec<_> = (0..33).map(|_| scope.spawn(|| database.read_aside(one))).collect();
+                while !readers.iter().any(thread::ScopedJoinHandle::is_finished) {
+                    thread::yield_now();
+                }
+                Ok(readers)
+            })
+        });
+        let outcomes: Vec<_> = readers.unwrap().into_iter().map(|reader| reader.join().unwrap()).collect();
+        let (read, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
+        assert_eq!((read.len(), refused.len()), (32, 1));
+        assert!(refused[0].as_ref().unwrap_err().to_string().contains("32 searches wait"), "{refused:?}");
+    });
+}
+
+#[test]
 fn values_come_back_as_they_were_written() {
     on_each("values", |engine| {
         let database = engine.open(&[]).unwrap();

@@ -2,19 +2,35 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write as _},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdout, Command, Stdio},
 };
+
+use parking_lot::Mutex;
 
 use super::{Authority, Port};
 
 /// A running server. It ends with this, or with the process, and its data with it.
 pub struct PostgresServer {
     folder: PathBuf,
-    script: Child,
+    script: Mutex<Script>,
     /// Where it listens for TLS.
     port: Option<Port>,
+}
+
+/// What runs it, and what that says.
+struct Script {
+    child: Child,
+    said: BufReader<ChildStdout>,
+}
+
+impl Script {
+    fn is_ready(&mut self) {
+        let mut line = String::new();
+        self.said.read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n", "PostgreSQL does not start; see stderr");
+    }
 }
 
 impl PostgresServer {
@@ -43,11 +59,38 @@ impl PostgresServer {
         let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/postgres.sh"));
         command.arg(&folder).args(port.iter().map(|port| port.number().to_string()));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut script = command.spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(script.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n", "PostgreSQL does not start; see stderr");
-        Self { folder, script, port }
+        let mut child = command.spawn().unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap());
+        let mut script = Script { child, said };
+        script.is_ready();
+        Self { folder, script: Mutex::new(script), port }
+    }
+
+    /// All its processes stop in their tracks: connections stay open and new ones are accepted by the kernel, nothing is
+    /// answered.
+    pub fn pause(&self) {
+        self.order("pause");
+    }
+
+    /// They go on where they stopped.
+    pub fn resume(&self) {
+        self.order("resume");
+    }
+
+    /// `kill -9` for all its processes.
+    pub fn kill(&self) {
+        self.order("kill");
+    }
+
+    /// Starts it again with the data that it has, and waits until it answers.
+    pub fn restart(&self) {
+        self.order("start");
+    }
+
+    fn order(&self, order: &str) {
+        let mut script = self.script.lock();
+        writeln!(script.child.stdin.as_mut().expect("it runs"), "{order}").unwrap();
+        script.is_ready();
     }
 
     /// The URL for `jane`, who logs in over TLS with the password `s3cret` and may create tables in the schema `name`. `host` is
@@ -140,7 +183,8 @@ impl PostgresServer {
 
 impl Drop for PostgresServer {
     fn drop(&mut self) {
-        drop(self.script.stdin.take());
-        let _ended = self.script.wait();
+        let script = self.script.get_mut();
+        drop(script.child.stdin.take());
+        let _ended = script.child.wait();
     }
 }

@@ -1,6 +1,11 @@
 //! The two evaluators of a query: over rows in memory, and over the same rows in SQL.
 
-use std::collections::HashSet;
+use std::{
+    collections::HashSet,
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
 
 use kubefold_sql::{Database, Postgres, params};
 use kubefold_wire::{
@@ -412,6 +417,33 @@ fn postgresql_gives_the_same_rows_in_the_same_order_and_pages() {
     let of = Selection { gvr: &gvr, kind: "Pod", members: Some(&["east"]), namespace: "", owners: None };
     let query = Parameters { query: "fieldSelector=spec.key!%3Dx", now: HOUR[1] }.read().unwrap();
     assert_eq!(file.search(&query, &of).unwrap().objects.len(), 1);
+    waits_for_no_write(file);
+}
+
+/// That a search finds what was written while a write keeps the connection that writes. In a thread, since it would wait for ever
+/// otherwise.
+fn waits_for_no_write(file: File) {
+    filled(&file, &many()[..10]);
+    let file = Arc::new(file);
+    let searching = Arc::clone(&file);
+    let found = file.write(move |sql| {
+        sql.execute("DELETE FROM objects", &[])?;
+        let (tell, told) = mpsc::sync_channel(1);
+        thread::spawn(move || {
+            let gvr = gvr();
+            let of = Selection { gvr: &gvr, kind: "Pod", members: Some(&["east"]), namespace: "", owners: None };
+            let found = searching.search(&Query::default(), &of).map(|page| page.objects.len());
+            tell.send(found.map_err(|error| error.to_string())).unwrap();
+        });
+        Ok(told.recv_timeout(Duration::from_secs(60)))
+    });
+    assert_eq!(found.unwrap(), Ok(Ok(5)));
+}
+
+#[test]
+fn a_search_and_a_write_do_not_wait_for_each_other() {
+    let directory = tempfile::tempdir().unwrap();
+    waits_for_no_write(File::open(&directory.path().join("mirror.db"), None, true).unwrap());
 }
 
 /// How the database goes about a statement.

@@ -11,6 +11,7 @@ use super::{
     head,
     owners::{Kinds, Level},
     tables::{FoundRow, KindInTables, rows_of_kinds},
+    too_old,
 };
 use crate::{
     answer::form::Form,
@@ -95,7 +96,7 @@ impl Reader {
             .collect();
         let clusters = query.clusters.clone();
         let base = Query { clusters, deleted: true, ..Query::default() };
-        let mut level: Level = of.owner().await;
+        let mut level: Level = of.owner().await.map_err(too_old)?;
         if let OwnerBy::Name { name, resource } = &owner.by {
             let named = Query { names: vec![Condition::one_of([name.clone()])], ..base.clone() };
             let is_it = |kind: &&KindInTables| resource.as_ref().is_none_or(|wanted| wanted.is_of(&kind.spec.gvr));
@@ -103,7 +104,7 @@ impl Reader {
             level.join(self.ask_mirror(move |mirror| uids(mirror, &named, &fits, None)).await?);
         }
         for _ in 0..owner.seniority {
-            let mut next = of.controlled_by(&level);
+            let mut next = of.controlled_by(&level).map_err(too_old)?;
             let (base, kinds) = (base.clone(), kinds.clone());
             next.join(self.ask_mirror(move |mirror| uids(mirror, &base, &kinds, Some(&level.uids))).await?);
             level = next;

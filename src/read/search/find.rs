@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::HashSet, ops::ControlFlow, sync::Arc};
 
 use crate::{
     search::{Condition, Facts, Paged, Query, Ranked, Top},
-    store::{Audience, Entry, Key, Naming, Revision, Row, Snapshot},
+    store::{Audience, Entry, Expired, Naming, Revision, Row, Snapshot},
     stores::Ready,
 };
 use kubefold_wire::selector::Operator;
@@ -43,8 +43,8 @@ pub(super) struct Search<'a> {
 pub(super) struct Controllers {
     /// Their UIDs.
     pub(super) uids: HashSet<String>,
-    /// The keys of what refers to them, for each source. Absent where that is not known: then all objects are looked at.
-    pub(super) keys: Option<Vec<Vec<Key>>>,
+    /// What refers to them, for each source. Absent where that is not known: then all objects are looked at.
+    pub(super) entries: Option<Vec<Vec<Arc<Entry>>>>,
 }
 
 /// A row that was found, of that source.
@@ -71,6 +71,23 @@ pub(super) struct Found {
     pub(super) next: Option<String>,
     /// How many rows follow.
     pub(super) remaining: u64,
+}
+
+impl Source {
+    /// Says whether an object lies in the namespace that is searched.
+    pub(super) fn covers(&self, entry: &Entry) -> bool {
+        self.namespace.is_empty() || entry.namespace() == self.namespace
+    }
+
+    /// Takes the objects as of a later revision that was given out, so that several kinds are searched at one.
+    ///
+    /// Errors: the log does not reach so far back.
+    pub(super) fn move_to(&mut self, revision: Revision) -> Result<(), Expired> {
+        let store = self.ready.store();
+        self.snapshot = store.snapshot_at(revision).ok_or_else(|| Expired { floor: store.snapshot().revision })?;
+        self.revision = revision;
+        Ok(())
+    }
 }
 
 impl Search<'_> {
@@ -103,13 +120,10 @@ impl Search<'_> {
 
     async fn walk(self, at: usize, top: &mut Top<'_, Hit>) {
         let Some(source) = self.sources.get(at) else { return };
-        if let Some(keys) = self.owners.and_then(|owners| owners.keys.as_ref()?.get(at)) {
-            for chunk in keys.chunks(STEP_ITEMS_MAX) {
-                for entry in chunk.iter().filter_map(|key| source.snapshot.get(key.as_bytes())) {
-                    if source.namespace.is_empty() || entry.namespace() == source.namespace {
-                        self.offer(at, source, entry, top);
-                    }
-                }
+        if let Some(entries) = self.owners.and_then(|owners| owners.entries.as_ref()?.get(at)) {
+            for chunk in entries.chunks(STEP_ITEMS_MAX) {
+                let covered = chunk.iter().filter(|entry| source.covers(entry));
+                covered.for_each(|entry| self.offer(at, source, entry, top));
                 tokio::task::yield_now().await;
             }
             return;
@@ -154,7 +168,7 @@ impl Search<'_> {
 
     /// The rows of an entry that the query selects and the reader may see; of a visible object, itself as he sees it.
     pub(super) fn rows_of(self, source: &Source, entry: &Arc<Entry>) -> Vec<Row> {
-        if !source.namespace.is_empty() && entry.namespace() != source.namespace {
+        if !source.covers(entry) {
             return Vec::new();
         }
         let all = Row::all_of(entry);

@@ -8,6 +8,7 @@ mod body;
 mod deleted;
 mod document;
 mod find;
+mod lineage;
 mod owners;
 mod tables;
 mod watch;
@@ -37,8 +38,8 @@ use crate::{
         fresh::{Due, Need, prove, scope_of},
     },
     respond::{ReadError, SearchRefused, StoresError},
-    search::{Collection, CollectionKinds, OwnerBy, Page, Query},
-    store::{Audience, KindSpec, Naming, Revision, Row},
+    search::{Collection, CollectionKinds, Page, Query},
+    store::{Audience, Expired, KindSpec, Naming, Revision, Row},
     stores::Target,
     view::list_options,
 };
@@ -64,7 +65,7 @@ pub struct Searched<'a> {
     pub deleted: Vec<KindInTables>,
     /// The kinds that are searched in the mirror's tables, which have their objects.
     pub stored: Vec<KindInTables>,
-    /// The kinds that may own what is found; empty where no owner is asked for.
+    /// The kinds that may own what is found; empty where no owner is asked for, or where a watch needs none.
     pub owners: Vec<Source>,
     /// What of them.
     pub query: Query,
@@ -72,7 +73,7 @@ pub struct Searched<'a> {
     pub is_of_fleet: bool,
     /// The collection that is answered with; `None` for a list of one kind.
     pub collection: Option<Collected>,
-    /// What becomes of the caller's rights while a watch is open.
+    /// What becomes of the caller's rights while a watch is open: those to each source, then those to each kind of owners.
     pub renewals: Vec<Renewal>,
     /// Of members whose rights are missing.
     pub warnings: Vec<String>,
@@ -155,12 +156,12 @@ impl Reader {
             warnings.add(&unknown);
         }
         let mut response = if watch {
-            let response = self.watch_search(searched, written)?;
+            let response = Box::pin(self.watch_search(searched, written)).await?;
             encode_watch(response, wanted.encoding.without_protobuf())
         } else {
             let mut pace = self.turns.pace(asked.caller);
-            let sources = std::mem::take(&mut searched.sources);
-            let found = pace.run(pin!(self.find(&searched, &sources, &naming))).await?;
+            let sources = at_one_revision(&mut searched, at)?;
+            let found = pace.run(pin!(Box::pin(self.find(&searched, &sources, &naming)))).await?;
             let revision = sources.iter().map(|source| source.revision).min().unwrap_or(at);
             let counted = Counted { next: found.next.as_deref(), remaining: found.remaining };
             let out = head(&searched, spec, &written.form, counted, revision);
@@ -182,7 +183,9 @@ impl Reader {
             None => None,
             Some(owner) => {
                 let kinds = owners::Kinds { owner, query, kinds: &searched.owners, naming };
-                Some(owners::controllers(kinds, sources).await)
+                let levels = owners::levels(kinds).await.map_err(too_old)?;
+                let of_last = levels.last().map(|level| owners::controllers(level, sources));
+                of_last.transpose().map_err(too_old)?
             }
         };
         let stored = self.rows_in_tables(searched, controllers.as_ref()).await?;
@@ -301,16 +304,10 @@ impl Reader {
         unknown.map(|name| format!("there is no member {}", kubefold_wire::golang::Quoted(name))).collect()
     }
 
-    fn watch_search(&self, mut searched: Searched<'_>, written: Written) -> Result<Response<Body>, Status> {
+    async fn watch_search(&self, mut searched: Searched<'_>, written: Written) -> Result<Response<Body>, Status> {
         let query = &searched.query;
         if query.page.total.is_some() || query.page.offset > 0 {
             return Err(SearchRefused::Unwatchable("a limit or an offset").into());
-        }
-        if query.owner.as_ref().is_some_and(|owner| owner.seniority > 0 || !matches!(owner.by, OwnerBy::Uid(_))) {
-            return Err(SearchRefused::Unwatchable(
-                "an owner that is not named by its UID, or is none of the objects' own",
-            )
-            .into());
         }
         // As Kubernetes: a watch has no pages.
         searched.query.page = Page::default();
@@ -328,8 +325,26 @@ impl Reader {
             return Ok(super::answer::watch_response(media::Media::Json, full(line)));
         }
         let around = watch::Around { shared: self.stores.shared(), drain: self.drain.clone() };
-        Ok(watch::watch(searched, written, &options, around))
+        let mut pace = self.turns.pace(searched.asked.caller);
+        Ok(pace.run(pin!(watch::watch(searched, written, &options, around))).await)
     }
+}
+
+/// The sources of a search, which are searched with the kinds of its owners at one revision where it has an owner.
+///
+/// Errors: 410 once so much has happened since that a log does not reach back to it.
+fn at_one_revision(searched: &mut Searched<'_>, at: Revision) -> Result<Vec<Source>, Status> {
+    let mut sources = std::mem::take(&mut searched.sources);
+    if searched.query.owner.is_some() {
+        let all = sources.iter_mut().chain(&mut searched.owners);
+        all.into_iter().try_for_each(|source| source.move_to(at)).map_err(too_old)?;
+    }
+    Ok(sources)
+}
+
+/// A log does not reach back to the revision at which a search began.
+fn too_old(_: Expired) -> Status {
+    ReadError::ListTooOld.into()
 }
 
 /// `deployments.apps,daemonsets.apps`

@@ -2,13 +2,11 @@
 //!
 //! All kinds take their revisions from one counter. Before anything is told, each store has published all that is below the last
 //! revision that was given out: so what is told up to there is complete, and a client goes on at any revision that it was told.
+//!
+//! The kinds of owners are followed as those that are searched. At each revision the owners change first, and whatever that
+//! brings or takes is told as of it.
 
-use std::{
-    collections::{HashSet, VecDeque},
-    pin::Pin,
-    sync::Arc,
-    time::Duration,
-};
+use std::{cmp::Reverse, collections::VecDeque, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::future::select_all;
@@ -29,12 +27,13 @@ use crate::{
             COLLECTION_TYPE, Searched, Source,
             body::Written,
             find::{Controllers, Hit, Search, Stored},
+            lineage::{Change, Lineage},
         },
         watcher::error_frame,
     },
     respond::ReadError,
-    search::{Owner, OwnerBy, Query},
-    store::{Cursor, Expired, Interest, ReadAfter, Record, Revision, Row, Shared},
+    search::{OwnerBy, Query},
+    store::{Cursor, Expired, FleetStore, Interest, ReadAfter, Record, Revision, Row, Shared},
     view::ListOptions,
 };
 use kubefold_wire::{
@@ -67,6 +66,14 @@ pub(super) struct Around {
     pub(super) drain: CancellationToken,
 }
 
+/// Where a watch begins.
+struct Begun {
+    /// Of each source, then of each kind of owners.
+    followed: Vec<Followed>,
+    lineage: Option<Lineage>,
+    controllers: Option<Controllers>,
+}
+
 /// One kind that is followed.
 struct Followed {
     cursor: Cursor,
@@ -84,8 +91,11 @@ struct Told {
 
 struct Watcher {
     sources: Vec<Source>,
+    /// Of each source, then of each kind of owners.
     followed: Vec<Followed>,
     query: Query,
+    /// Whom what is told of has above it; absent where nobody is asked for.
+    lineage: Option<Lineage>,
     /// Who has to control what is told of.
     controllers: Option<Controllers>,
     is_of_fleet: bool,
@@ -108,12 +118,19 @@ struct Watcher {
 }
 
 /// Answers a watch. One that cannot begin where it wants to is told so in the stream.
-pub(super) fn watch(searched: Searched<'_>, written: Written, options: &ListOptions, around: Around) -> Response<Body> {
+pub(super) async fn watch(
+    searched: Searched<'_>,
+    written: Written,
+    options: &ListOptions,
+    around: Around,
+) -> Response<Body> {
     let initial = options.send_initial_events == Some(true);
-    let Searched { mut sources, query, is_of_fleet, collection, renewals, .. } = searched;
+    let Searched { mut sources, owners, query, is_of_fleet, collection, renewals, .. } = searched;
     let last = around.shared.revisions.last();
-    let followed = match begin(&mut sources, options.at, initial, last) {
-        Ok(followed) => followed,
+    let from = Beginning { at: options.at, initial, last };
+    let Begun { followed, lineage, controllers } = match begin(&mut sources, owners, &query, from, &around.shared).await
+    {
+        Ok(begun) => begun,
         Err(Expired { floor }) => {
             let asked = if let At::Revision(asked) = options.at { Revision(asked) } else { last };
             let error = ReadError::WatchTooOld { asked, known: floor };
@@ -124,10 +141,11 @@ pub(super) fn watch(searched: Searched<'_>, written: Written, options: &ListOpti
         options.timeout_seconds.map_or(DEADLINE_SECONDS, |seconds| u64::try_from(seconds).unwrap_or_default());
     let now = Instant::now();
     let watcher = Watcher {
-        told: if let (At::Revision(asked), false) = (options.at, initial) { Revision(asked) } else { last },
+        told: from.revision(),
         sources,
         followed,
-        controllers: query.owner.as_ref().map(itself),
+        lineage,
+        controllers,
         query,
         is_of_fleet,
         is_collection: collection.is_some(),
@@ -151,33 +169,71 @@ pub(super) fn watch(searched: Searched<'_>, written: Written, options: &ListOpti
     watch_response(Media::Json, StreamBody::new(chunks).boxed_unsync())
 }
 
-/// The owner itself, as who controls what is told of.
-fn itself(owner: &Owner) -> Controllers {
-    let uids = match &owner.by {
-        OwnerBy::Uid(uid) => HashSet::from([uid.clone()]),
-        // Whom a watch cannot follow controls nothing in it.
-        OwnerBy::Name { .. } => HashSet::new(),
-    };
-    Controllers { uids, keys: None }
+/// Where a client wants a watch to begin.
+#[derive(Clone, Copy)]
+struct Beginning {
+    at: At,
+    /// With the objects that exist.
+    initial: bool,
+    /// The last revision that was given out.
+    last: Revision,
 }
 
-/// A place in each kind's log: behind the objects that the watch begins with, or behind a revision.
-fn begin(sources: &mut [Source], at: At, initial: bool, last: Revision) -> Result<Vec<Followed>, Expired> {
-    let mut followed = Vec::with_capacity(sources.len());
-    for source in sources {
-        let store = source.ready.store();
-        let cursor = match at {
-            At::Revision(asked) if !initial => store.cursor(Revision(asked), &Interest::Everything)?,
-            _ => {
-                let (snapshot, cursor) = store.snapshot_and_cursor(last, &Interest::Everything);
-                source.snapshot = snapshot;
-                cursor
-            }
-        };
-        let changes = store.changes(&cursor);
-        followed.push(Followed { cursor, changes, pending: VecDeque::new() });
+impl Beginning {
+    /// All up to here the client knows, or is told of first.
+    fn revision(self) -> Revision {
+        match self.at {
+            At::Revision(asked) if !self.initial => Revision(asked),
+            _ => self.last,
+        }
     }
-    Ok(followed)
+}
+
+/// A place in each kind's log: behind the objects that the watch begins with, or behind a revision. With an owner that is one
+/// revision for all kinds, since it says who controls what.
+async fn begin(
+    sources: &mut [Source],
+    mut owners: Vec<Source>,
+    query: &Query,
+    from: Beginning,
+    shared: &Shared,
+) -> Result<Begun, Expired> {
+    let Some(owner) = query.owner.clone() else {
+        let followed = sources.iter_mut().map(|source| begin_alone(source, from)).collect::<Result<_, _>>()?;
+        return Ok(Begun { followed, lineage: None, controllers: None });
+    };
+    let mut followed = Vec::with_capacity(sources.len() + owners.len());
+    for source in sources.iter_mut().chain(&mut owners) {
+        let store = source.ready.store();
+        followed.push(Followed::new(store, store.cursor(from.revision(), &Interest::Everything)?));
+        source.move_to(from.revision())?;
+    }
+    let controllers = match &owner.by {
+        // It is so whether it exists or not, and whatever happens.
+        OwnerBy::Uid(uid) if owner.seniority == 0 && owners.is_empty() => {
+            Some(Controllers { uids: [uid.clone()].into(), entries: None })
+        }
+        _ => None,
+    };
+    if controllers.is_some() {
+        return Ok(Begun { followed, lineage: None, controllers });
+    }
+    let lineage = Lineage::begin(owner, query, owners, Arc::clone(&shared.naming)).await?;
+    let controllers = Some(lineage.controllers(sources)?);
+    Ok(Begun { followed, lineage: Some(lineage), controllers })
+}
+
+fn begin_alone(source: &mut Source, from: Beginning) -> Result<Followed, Expired> {
+    let store = source.ready.store();
+    let cursor = match from.at {
+        At::Revision(asked) if !from.initial => store.cursor(Revision(asked), &Interest::Everything)?,
+        _ => {
+            let (snapshot, cursor) = store.snapshot_and_cursor(from.last, &Interest::Everything);
+            source.snapshot = snapshot;
+            cursor
+        }
+    };
+    Ok(Followed::new(source.ready.store(), cursor))
 }
 
 impl Watcher {
@@ -191,8 +247,11 @@ impl Watcher {
                 return Some(end);
             }
             if let Some(bookmarked) = self.beginning.take() {
-                self.initial = self.search().find(Stored::default()).await.hits.into_iter();
+                self.initial = self.search(self.controllers.as_ref()).find(Stored::default()).await.hits.into_iter();
                 self.ends_initial = bookmarked;
+            }
+            if let Some(controllers) = &mut self.controllers {
+                controllers.entries = None;
             }
             if let Some(chunk) = self.objects() {
                 return Some(chunk);
@@ -206,7 +265,7 @@ impl Watcher {
                     return Some(error_frame(error).into());
                 }
             }
-            if self.sources.iter().any(|source| source.ready.store().is_ended()) {
+            if self.all_sources().any(|source| source.ready.store().is_ended()) {
                 return None;
             }
             if self.bookmarks && self.next_bookmark <= Instant::now() {
@@ -217,15 +276,15 @@ impl Watcher {
         }
     }
 
-    fn search(&self) -> Search<'_> {
+    /// The search where these control what is found.
+    fn search<'a>(&'a self, owners: Option<&'a Controllers>) -> Search<'a> {
         let naming = &self.around.shared.naming;
-        Search {
-            sources: &self.sources,
-            query: &self.query,
-            owners: self.controllers.as_ref(),
-            naming,
-            is_of_fleet: self.is_of_fleet,
-        }
+        Search { sources: &self.sources, query: &self.query, owners, naming, is_of_fleet: self.is_of_fleet }
+    }
+
+    /// The kinds that are searched, then those of owners.
+    fn all_sources(&self) -> impl Iterator<Item = &Source> {
+        self.sources.iter().chain(self.lineage.iter().flat_map(Lineage::kinds))
     }
 
     /// Ends the watch once a right was withdrawn; once there is another, its client has to list anew.
@@ -234,7 +293,12 @@ impl Watcher {
             return None;
         }
         self.next_look = Instant::now() + LOOK_EVERY;
-        let looked = self.renewals.iter().zip(&self.sources).map(|(renewal, source)| renewal.look(&source.audience));
+        let looked = self
+            .renewals
+            .iter()
+            .zip(self.all_sources())
+            .map(|(renewal, source)| renewal.look(&source.audience))
+            .collect::<Vec<_>>();
         for renewed in looked {
             self.over = !matches!(renewed, Renewed::Same);
             match renewed {
@@ -269,7 +333,8 @@ impl Watcher {
     fn events(&mut self) -> Result<Option<Bytes>, ReadError> {
         let last = self.around.shared.revisions.last();
         let mut horizon = last;
-        for (followed, source) in self.followed.iter_mut().zip(&self.sources) {
+        let owners = self.lineage.iter().flat_map(Lineage::kinds);
+        for (followed, source) in self.followed.iter_mut().zip(self.sources.iter().chain(owners)) {
             let store = source.ready.store();
             // What was given a revision and is not published yet is waited for.
             drop(store.snapshot_from(last));
@@ -281,52 +346,100 @@ impl Watcher {
                 horizon = horizon.min(newest.revision);
             }
         }
-        let mut records = Vec::new();
-        for (at, followed) in self.followed.iter_mut().enumerate() {
+        let mut events = Vec::new();
+        for (of, followed) in self.followed.iter_mut().enumerate() {
             while followed.pending.front().is_some_and(|record| record.revision <= horizon) {
-                records.extend(followed.pending.pop_front().map(|record| Event { source: at, record }));
+                events.extend(followed.pending.pop_front().map(|record| Event { of, record }));
             }
         }
-        records.sort_by_key(|event| event.record.revision);
+        // An event of a kind of owners comes before the same event of a kind that is searched.
+        events.sort_by_key(|event| (event.record.revision, Reverse(event.of)));
         self.told = self.told.max(horizon);
         let mut out = Vec::new();
-        for Event { source, record } in &records {
-            for told in self.judge(*source, record) {
+        for of_revision in events.chunk_by(|one, next| one.record.revision == next.record.revision) {
+            for told in self.judge(of_revision)? {
                 self.tell(&told, &mut out);
             }
         }
         Ok((!out.is_empty()).then(|| out.into()))
     }
 
-    /// What an event is to this watch: of an object of several members, something for each whose row has changed.
-    fn judge(&self, at: usize, record: &Record) -> Vec<Told> {
-        let Some(source) = self.sources.get(at) else { return Vec::new() };
-        let rows = |entry: &Arc<crate::store::Entry>| self.search().rows_of(source, entry);
-        let (before, now) = match record.event_type {
-            EventType::Deleted => (rows(&record.entry), Vec::new()),
-            EventType::Modified => (record.previous.as_ref().map(rows).unwrap_or_default(), rows(&record.entry)),
-            _ => (Vec::new(), rows(&record.entry)),
-        };
-        let same = |one: &Row, other: &Row| self.is_of_fleet || one.member() == other.member();
+    /// What the events of one revision are to this watch.
+    fn judge(&mut self, events: &[Event]) -> Result<Vec<Told>, ReadError> {
         let mut told = Vec::new();
-        for row in &before {
-            if !now.iter().any(|other| same(row, other)) {
-                told.push(Told { event_type: EventType::Deleted, row: row.clone(), revision: record.revision });
+        let mut before = None;
+        for Event { of, record } in events {
+            let Some(kind) = of.checked_sub(self.sources.len()) else {
+                let owners = before.as_ref().or(self.controllers.as_ref());
+                self.judge_one(*of, record, owners, &mut told);
+                continue;
+            };
+            let Some(lineage) = &mut self.lineage else { continue };
+            let too_old = |Expired { floor }| ReadError::WatchTooOld { asked: record.revision, known: floor };
+            if let Some(change) = lineage.follow(kind, record).map_err(too_old)? {
+                let now = Controllers { uids: lineage.uids(), entries: None };
+                before = self.controllers.replace(now);
+                self.judge_owned(&change, record, before.as_ref(), &mut told).map_err(too_old)?;
             }
         }
-        for row in now {
-            let event_type = match before.iter().find(|other| same(&row, other)) {
+        // Who goes on at the revision of one of several gets all of them again, and loses none.
+        let but_the_last = told.len().saturating_sub(1);
+        told.iter_mut().take(but_the_last).for_each(|told| told.revision = Revision(told.revision.0 - 1));
+        Ok(told)
+    }
+
+    /// What an event is where these were the owners before: of an object of several members, something for each whose row has
+    /// changed.
+    fn judge_one(&self, at: usize, record: &Record, owners: Option<&Controllers>, told: &mut Vec<Told>) {
+        let Some(source) = self.sources.get(at) else { return };
+        let was = record.before().map(|entry| self.search(owners).rows_of(source, entry)).unwrap_or_default();
+        let is = match record.event_type {
+            EventType::Deleted => Vec::new(),
+            _ => self.search(self.controllers.as_ref()).rows_of(source, &record.entry),
+        };
+        self.compare(&was, is, record.revision, told);
+    }
+
+    /// What is told of the objects of those owners that came or went with an event. These were the owners before.
+    ///
+    /// Errors: a log does not reach back to the event.
+    fn judge_owned(
+        &self,
+        change: &Change,
+        record: &Record,
+        before: Option<&Controllers>,
+        told: &mut Vec<Told>,
+    ) -> Result<(), Expired> {
+        for source in &self.sources {
+            for entry in source.ready.store().referring_at(record.revision, &change.referents)? {
+                // The object that the event is about is judged with its own state before.
+                if !Arc::ptr_eq(&entry, &record.entry) {
+                    let was = self.search(before).rows_of(source, &entry);
+                    let is = self.search(self.controllers.as_ref()).rows_of(source, &entry);
+                    self.compare(&was, is, record.revision, told);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells what became of rows.
+    fn compare(&self, was: &[Row], is: Vec<Row>, revision: Revision, told: &mut Vec<Told>) {
+        let same = |one: &Row, other: &Row| self.is_of_fleet || one.member() == other.member();
+        for row in was {
+            if !is.iter().any(|other| same(row, other)) {
+                told.push(Told { event_type: EventType::Deleted, row: row.clone(), revision });
+            }
+        }
+        for row in is {
+            let event_type = match was.iter().find(|other| same(&row, other)) {
                 None => EventType::Added,
                 Some(other) if self.is_of_fleet && other.entry().is_same_but_for_revision(row.entry()) => continue,
                 Some(other) if !self.is_of_fleet && other.document() == row.document() => continue,
                 Some(_) => EventType::Modified,
             };
-            told.push(Told { event_type, row, revision: record.revision });
+            told.push(Told { event_type, row, revision });
         }
-        // Who goes on at the revision of one of several gets all of them again, and loses none.
-        let but_the_last = told.len().saturating_sub(1);
-        told.iter_mut().take(but_the_last).for_each(|told| told.revision = Revision(told.revision.0 - 1));
-        told
     }
 
     fn tell(&mut self, told: &Told, out: &mut Vec<u8>) {
@@ -375,17 +488,21 @@ impl Watcher {
     }
 }
 
-/// An event of one kind.
+/// An event of the kind that is followed under that number.
 struct Event {
-    source: usize,
+    of: usize,
     record: Arc<Record>,
 }
 
 impl Followed {
+    fn new(store: &FleetStore, cursor: Cursor) -> Self {
+        Self { changes: store.changes(&cursor), cursor, pending: VecDeque::new() }
+    }
+
     /// Reads what the log has. Says whether that is all.
     ///
     /// Errors: the log does not reach so far back any more.
-    fn read(&mut self, store: &crate::store::FleetStore) -> Result<bool, ()> {
+    fn read(&mut self, store: &FleetStore) -> Result<bool, ()> {
         while self.pending.len() < PENDING_MAX {
             let mut records = Vec::new();
             if store.read(&mut self.cursor, RECORDS_MAX, RECORDS_BYTES_MAX, &mut records) == ReadAfter::Expired {

@@ -4,6 +4,7 @@ mod children;
 mod endpoints;
 mod entering;
 mod logged;
+mod lookup;
 mod moved;
 
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::{
     config::Names,
     placement::marker::Marker,
     store::{
-        Cursor, FleetStore, Interest, KindSpec, ReadAfter, Record, Referent, Revision, Shared,
+        Cursor, Entry, FleetStore, Interest, KindSpec, ReadAfter, Record, Referent, Revision, SLICE_ITEMS_MAX, Shared,
         tests::{
             model::{Doc, Kind, member},
             world::{naming, shared, stores},

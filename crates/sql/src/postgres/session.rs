@@ -102,6 +102,21 @@ impl Session {
         self.link.as_ref().ok_or_else(SqlError::ended)
     }
 
+    /// Reads in a transaction of its own, which sees one moment and writes nothing.
+    pub(crate) fn read<T>(&mut self, work: impl FnOnce(&Link) -> Result<T, SqlError>) -> Result<T, SqlError> {
+        let link = self.link()?;
+        link.lead("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+        let done = work(link);
+        // After a statement that failed this undoes, without an error.
+        let ended = link.batch("COMMIT");
+        if ended.is_err() {
+            self.link = None;
+        }
+        let done = done?;
+        ended?;
+        Ok(done)
+    }
+
     fn try_begin(&mut self, is_synced: bool) -> Result<(), SqlError> {
         let epoch = self.state.epoch;
         let link = self.link()?;
