@@ -174,8 +174,12 @@ async fn a_person_drains_a_member_in_a_browser() {
     browser.press(&["Enter"]).await;
     browser.see("main", "1 of 1 have moved").await;
     browser.see("main", "Cordoned: west").await;
-    let left = kubectl.run(&["get", "pods", "-l", "app=web", "--no-headers"]).await;
-    assert!(left.ok().lines().count() >= 4 && !left.stdout.contains("@west"), "{left}");
+    eventually(SOON, async || {
+        let left = kubectl.run(&["get", "pods", "-l", "app=web", "--no-headers"]).await;
+        let has_moved = left.ok().lines().count() >= 4 && !left.stdout.contains("@west");
+        has_moved.then_some(()).ok_or(left.stdout)
+    })
+    .await;
     assert_eq!(browser.audit().await, Vec::<String>::new(), "what has moved");
 
     // An order whose answer is lost: kubefold is gone before it is sent.

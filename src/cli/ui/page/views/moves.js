@@ -20,9 +20,14 @@ export function Moves() {
   useEffect(() => {
     const stop = new AbortController();
     poll('/kubefold/v1/status', INTERVAL, stop.signal, setStatus).catch(setError);
-    poll(`${MOVES}?outdated=false`, INTERVAL, stop.signal, setMoving).catch(setError);
     return () => stop.abort();
   }, []);
+  // Begun anew with an order: what was asked before it knows nothing of it.
+  useEffect(() => {
+    const stop = new AbortController();
+    poll(`${MOVES}?outdated=false`, INTERVAL, stop.signal, setMoving).catch(setError);
+    return () => stop.abort();
+  }, [ordered]);
   if (error) return html`<h1 tabindex="-1" data-focus>Moves</h1><p role="status">What moves is not shown: ${error.message}</p>`;
   if (!status || !moving) return html`<h1 tabindex="-1" data-focus>Moves</h1><p role="status">Loading…</p>`;
   const plan = async (verb, member) => {
@@ -38,8 +43,9 @@ export function Moves() {
     const { verb, member } = order;
     setOrder({ ...order, isSent: true, error: undefined });
     try {
-      const { moves } = await json(MOVES, { order: { verb, member, confirm } });
-      setOrdered(moves.map(nameOf));
+      const report = await json(MOVES, { order: { verb, member, confirm } });
+      setMoving(report);
+      setOrdered(report.moves.map(nameOf));
       setOrder(null);
     } catch (refused) {
       setOrder({ ...order, isSent: false, error: refused.message });
