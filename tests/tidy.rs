@@ -39,7 +39,7 @@ const APISERVER_LAYERS: &[&[&str]] = &[
     &["registry"],
     &["definitions"],
     &["typed", "rbac"],
-    &["serve"],
+    &["serve", "streaming"],
     &["sim", "faults"],
     &["endpoint", "server"],
     &["cluster"],

@@ -219,7 +219,7 @@ Examples:
   # On a machine without a screen: forward the port, and open the printed address here
   ssh -L 8001:127.0.0.1:8001 build-host kubefold ui --no-browser --listen 127.0.0.1:8001
 
-The page reads only. Whoever has the printed address can read what you can, so keep it to yourself. docs/ui.md says more.";
+The page reads, and drains and rebalances if you confirm it. Whoever has the printed address has these rights of yours, so keep it to yourself. docs/ui.md says more.";
 
 pub(super) const DIFF: &str = "\
 Examples:

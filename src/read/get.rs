@@ -149,7 +149,11 @@ async fn plain(
     let audience = asked.audience();
     let entry = match resolve(&naming, ready.store(), of.target, audience)? {
         Named::Visible(entry) | Named::Shorthand(entry) => entry,
-        Named::Nothing => return Err(not_found(ready.store(), of.target, audience).into()),
+        Named::Nothing => {
+            let mut warnings = Warnings::default();
+            ready.warnings.iter().for_each(|warning| warnings.add(warning));
+            return Ok(missing(ready, of.target, audience, &warnings));
+        }
     };
     let own = naming.own(&of.target.gvr, entry.name()).into_owned();
     // Of a shared object the first holder supplies everything; a placed one is made of all its parts.

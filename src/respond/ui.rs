@@ -22,9 +22,12 @@ pub enum UiRefused {
     /// No token, or an old one.
     #[error("kubefold ui does not know you: open the address that it printed in the terminal, which has a token")]
     NoToken,
-    /// A method other than GET.
-    #[error("kubefold ui reads only")]
+    /// A method other than GET, or for what is no order.
+    #[error("kubefold ui reads, and orders drain and rebalance; use kubectl for other changes")]
     Method,
+    /// An order that the page does not make.
+    #[error("kubefold ui does not take this order: {0}")]
+    Order(String),
     /// A change of protocol.
     #[error("kubefold ui opens no tunnels; use kubectl for exec, attach and port-forward")]
     Upgrade,
@@ -45,6 +48,16 @@ pub enum UiRefused {
         /// What failed, and what to do.
         cause: String,
     },
+    /// Nobody answered an order.
+    #[error(
+        "kubefold at {url} did not answer the order ({cause}); it may have been taken, so look at what moves first"
+    )]
+    OrderLost {
+        /// Of the kubeconfig.
+        url: String,
+        /// What failed.
+        cause: String,
+    },
     /// No answer in time.
     #[error("kubefold at {url} did not answer within {seconds} s")]
     Late {
@@ -58,14 +71,14 @@ pub enum UiRefused {
 impl ApiError for UiRefused {
     fn blame(&self) -> Blame {
         match self {
-            Self::Unreached { .. } | Self::Late { .. } => Blame::Kubefold,
+            Self::Unreached { .. } | Self::Late { .. } | Self::OrderLost { .. } => Blame::Kubefold,
             _ => Blame::Downstream,
         }
     }
 
     fn retry(&self) -> Retry {
         match self {
-            // It reads only.
+            // Of reads alone.
             Self::Unreached { .. } | Self::Late { .. } => Retry::Always,
             _ => Retry::Never,
         }
@@ -81,9 +94,11 @@ impl From<UiRefused> for Status {
             }
             UiRefused::NoToken => Self::new(StatusCode::UNAUTHORIZED, Reason::Unauthorized, message),
             UiRefused::Method => Self::method_not_allowed(message),
-            UiRefused::Path => Self::bad_request(message),
+            UiRefused::Path | UiRefused::Order(_) => Self::bad_request(message),
             UiRefused::NoSuchPath => Self::new(StatusCode::NOT_FOUND, Reason::NotFound, message),
-            UiRefused::Unreached { .. } => Self::new(StatusCode::BAD_GATEWAY, Reason::InternalError, message),
+            UiRefused::Unreached { .. } | UiRefused::OrderLost { .. } => {
+                Self::new(StatusCode::BAD_GATEWAY, Reason::InternalError, message)
+            }
             UiRefused::Late { .. } => Self::new(StatusCode::GATEWAY_TIMEOUT, Reason::Timeout, message),
         }
     }

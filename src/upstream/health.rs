@@ -67,7 +67,7 @@ impl Health {
     pub fn describe(&self, member: &str, now: Instant) -> String {
         let age = self.age(now).unwrap_or_default().as_secs();
         match self {
-            Self::Unknown => format!("{member} was not tried yet"),
+            Self::Unknown => format!("{member} has not answered yet"),
             Self::Ready => format!("{member} is ready"),
             Self::Degraded { cause, .. } => format!("{member} is degraded (for {age}s): {cause}"),
             Self::Down { cause, .. } => format!("{member} is down (for {age}s): {cause}"),
@@ -173,8 +173,8 @@ impl Machine {
             }
             Input::ProbeFailed { cause, certain } => {
                 let failures = self.failures.saturating_add(1);
-                // Before the first answer there is nothing that a second try could save.
-                let give_up = certain || failures >= FAILURES_MAX || !self.health.is_reachable();
+                // After a restart, too, one lost answer is not a member that is down: what it holds would be shown as it was.
+                let give_up = certain || failures >= FAILURES_MAX || self.health.is_down();
                 let health = if give_up { down(&self.health, cause, now) } else { self.health };
                 (Self { health, failures, tried: true, ..self }, !give_up)
             }
@@ -255,9 +255,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_member_never_reached_is_down_after_the_first_try() {
+    async fn a_member_never_reached_is_down_after_two_tries_or_a_refusal() {
         let (machine, output) = step(Machine::default(), failed(false));
-        assert!(machine.health().is_down() && machine.tried() && output.changed);
+        assert_eq!((machine.health(), machine.tried()), (&Health::Unknown, true));
+        assert_eq!(output, Output { changed: true, probe_now: true });
+        let (machine, output) = step(machine, failed(false));
+        assert!(machine.health().is_down() && output.changed);
+        assert!(step(Machine::default(), failed(true)).0.health().is_down());
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,12 +8,17 @@ use std::{
 
 use rustix::process::Signal;
 use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
 
 use testbed::{Kubectl, Port, Process, eventually, program};
 
 /// For a demo in a debug build on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
-const SECOND_PASS: &[&str] = &["--pods", "60", "--churn", "0", "--calm"];
+pub(crate) const SECOND_PASS: &[&str] = &["--pods", "60", "--churn", "0", "--calm"];
 
 /// A demo in a folder of its own.
 pub(crate) struct Demo {
@@ -43,7 +48,7 @@ impl Demo {
         self.folder.path().join("kubefold-demo.kubeconfig")
     }
 
-    fn kubectl(&self) -> Kubectl {
+    pub(crate) fn kubectl(&self) -> Kubectl {
         Kubectl::new(&self.kubeconfig(), self.folder.path())
     }
 
@@ -108,6 +113,7 @@ async fn a_newcomer_sees_a_fleet_kills_a_member_and_divides_a_deployment() {
     let pods = kubectl.run(&["-n", "shop", "get", "pods", "-l", "app=web", "--no-headers"]).await;
     let in_member = |member: &str| pods.stdout.lines().filter(|line| line.contains(member)).count();
     assert_eq!(["@east", "@west", "@north"].map(in_member), [2, 4, 2], "{}", pods.stdout);
+    pods_are_reached(&kubectl.in_namespace("shop"), &pods.stdout).await;
     kubectl.run(&["-n", "shop", "scale", "deployment", "web", "--replicas=12"]).await.ok();
     eventually(SOON, async || {
         let ready =
@@ -126,6 +132,75 @@ async fn a_newcomer_sees_a_fleet_kills_a_member_and_divides_a_deployment() {
     eventually(SOON, async || demo.process.exited().map(|code| assert!(code.success(), "{code}")).ok_or("still there"))
         .await;
     assert!(!demo.kubeconfig().exists());
+}
+
+/// Commands, ports, logs and metrics of a simulated pod, by both protocols that kubectl has for streams.
+async fn pods_are_reached(kubectl: &Kubectl, pods: &str) {
+    let pod = *names(pods).iter().find(|name| name.ends_with("@east")).unwrap();
+    let own = pod.strip_suffix("@east").unwrap();
+    let spdy =
+        kubectl.with("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", "false").with("KUBECTL_PORT_FORWARD_WEBSOCKETS", "false");
+    for (kubectl, how) in [(kubectl, "WebSocket"), (&spdy, "SPDY")] {
+        let exec = async |words: &[&str]| kubectl.run(&[&["exec", pod, "--"], words].concat()).await;
+        assert_eq!(exec(&["cat", "/etc/hostname"]).await.ok(), format!("{own}\n"), "{how}");
+        let failed = exec(&["sh", "-c", "echo out; echo err >/dev/null; ls /none; exit 3"]).await;
+        assert_eq!((failed.code, failed.stdout.as_str()), (Some(3), "out\n"), "{how}: {failed}");
+        assert!(
+            failed.stderr.contains("ls: /none: No such file") && failed.stderr.contains("exit code 3"),
+            "{how}: {failed}"
+        );
+        for (word, code, why) in
+            [("nosuch", 127, "executable file not found in $PATH"), ("/etc/hostname", 126, "permission denied")]
+        {
+            let refused = exec(&[word]).await;
+            assert_eq!(refused.code, Some(code), "{how}: {refused}");
+            assert!(refused.stdout.contains(why), "{how}: {refused}");
+            assert!(refused.stderr.contains(&format!("command terminated with exit code {code}")), "{how}: {refused}");
+        }
+        let much = "a line of input\n".repeat(20_000);
+        let copied = kubectl.run_with_input(&["exec", "-i", pod, "--", "cat"], &much).await;
+        assert!(copied.ok() == much, "{how}: {} bytes", copied.stdout.len());
+        let shell = kubectl.run_with_input(&["exec", "-i", "deploy/web", "--", "sh"], "cd /etc\npwd\nexit 4\n").await;
+        assert_eq!((shell.code, shell.stdout.as_str()), (Some(4), "/etc\n"), "{how}: {shell}");
+
+        let forward = kubectl.start(&["port-forward", pod, ":8080"]);
+        let page = visited(&forward, how).await;
+        assert!(page.contains(&format!("pod {own} of cluster east\nnamespace: shop\n")), "{how}: {page}");
+    }
+    let wrong = kubectl.run(&["exec", pod, "-c", "side", "--", "true"]).await;
+    assert!(wrong.refused().contains("side"), "{wrong}");
+    let logs = kubectl.start(&["logs", "-f", pod, "--since=10s"]);
+    let attached = kubectl.start(&["attach", pod]);
+    let forward = kubectl.start(&["port-forward", pod, ":8080"]);
+    eventually(SOON, async || {
+        visited(&forward, "again").await;
+        let seen =
+            |process: &Process| process.output().contains("GET /visited 200").then_some(()).ok_or(process.output());
+        seen(&logs).and_then(|()| seen(&attached))
+    })
+    .await;
+    let used = kubectl.run(&["top", "pods", "-l", "app=web", "--no-headers"]).await;
+    assert!(used.ok().lines().count() == 8 && used.stdout.contains(pod) && used.stdout.contains("Mi"), "{used}");
+    let explained = kubectl.run(&["explain", "deployment.spec.replicas"]).await;
+    assert!(explained.ok().contains("Number of desired pods."), "{explained}");
+    let nodes = kubectl.run(&["top", "nodes", "--no-headers"]).await;
+    assert!(nodes.ok().contains("@west") && !nodes.stdout.contains("unknown"), "{nodes}");
+}
+
+/// What a page at a forwarded port says.
+async fn visited(forward: &Process, how: &str) -> String {
+    let port: u16 = eventually(SOON, async || {
+        let output = forward.output();
+        let port = output.split_once("127.0.0.1:").and_then(|(_, rest)| rest.split_once(' ')?.0.parse().ok());
+        port.ok_or(output)
+    })
+    .await;
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    stream.write_all(b"GET /visited HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    let read = timeout(SOON, stream.read_to_string(&mut answer)).await;
+    read.unwrap_or_else(|_| panic!("{how}: {}", forward.output())).unwrap();
+    answer
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -232,6 +232,12 @@ async fn after_a_kill_at_any_moment_the_first_answer_misses_nothing() {
     stage.members.iter().for_each(|member| member.faults().add(expired.clone()).unwrap());
     stage.fleet.restart().await;
     stage.is_whole().await;
+    // A member whose first answer is lost is waited for: it is not known to be down yet.
+    stage.is_killed(10).await;
+    let on = Matching { watch: None, path: Some("/readyz".to_owned()), method: None };
+    stage.members[1].faults().add(Rule { on, fault: Fault::Hang, times: Some(1), every: None }).unwrap();
+    stage.fleet.restart().await;
+    stage.is_whole().await;
     // What was known of a member that is down stays as it was, and is said; then it is brought up to date.
     mirrored(&stage.fleet.api().await).await;
     let known = stage.truth().await;

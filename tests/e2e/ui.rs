@@ -9,6 +9,8 @@ use testbed::{
     samples::{config_map, deployment, namespace},
 };
 
+use crate::demo::{Demo, SECOND_PASS};
+
 const SOON: Duration = Duration::from_secs(60);
 const SPACE: &str = "ui";
 
@@ -140,6 +142,53 @@ async fn an_object_has_parts_and_logs(browser: &mut Browser, west: &Member) {
     browser.see("pre", "hello from west").await;
     browser.click(".tabs", "Events").await;
     browser.see(".grid", "Last Seen").await;
+}
+
+/// The plan of a drain, its confirmation and its progress; and an order whose answer is lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_drains_a_member_in_a_browser() {
+    let demo = Demo::start(SECOND_PASS).await;
+    let kubectl = demo.kubectl().in_namespace("shop");
+    kubectl.run(&["create", "deployment", "web", "--image=nginx", "--replicas=4"]).await.ok();
+    kubectl.run(&["rollout", "status", "deployment", "web", "--timeout=60s"]).await.ok();
+    let page = Page::start(&demo.kubeconfig()).await;
+    let mut browser = Browser::start();
+    assert_eq!(browser.open(&page.address).await, 200);
+    browser.see("main", "3 of 3 members are ready").await;
+    browser.press(&["m"]).await;
+    browser.see("main", "Nothing moves.").await;
+    browser.click("main", "Plan to drain west").await;
+    browser.see(".plan", "deployments.apps/web in shop").await;
+    browser.see(".plan", "east 2").await;
+    browser.see(".plan", "north 2").await;
+    assert_eq!(browser.audit().await, Vec::<String>::new(), "a plan");
+
+    // Nothing happens before the name is typed in full.
+    browser.write("wes").await;
+    browser.press(&["Enter"]).await;
+    browser.see(".plan button[disabled]", "Drain west").await;
+    let moves = demo.kubectl().run(&["get", "--raw", "/kubefold/v1/moves"]).await;
+    assert!(moves.ok().contains(r#""cordoned":[]"#), "{moves}");
+
+    browser.write("t").await;
+    browser.press(&["Enter"]).await;
+    browser.see("main", "1 of 1 have moved").await;
+    browser.see("main", "Cordoned: west").await;
+    let left = kubectl.run(&["get", "pods", "-l", "app=web", "--no-headers"]).await;
+    assert!(left.ok().lines().count() >= 4 && !left.stdout.contains("@west"), "{left}");
+    assert_eq!(browser.audit().await, Vec::<String>::new(), "what has moved");
+
+    // An order whose answer is lost: kubefold is gone before it is sent.
+    browser.click("main", "Plan to rebalance").await;
+    browser.see(".plan", "Rebalance: the plan").await;
+    drop(demo);
+    browser.write("rebalance").await;
+    browser.press(&["Enter"]).await;
+    browser.see(".plan [role=alert]", "it may have been taken, so look at what moves first").await;
+    browser.see("[role=alert]", "cannot reach kubefold").await;
+    browser.click(".plan", "Leave it").await;
+    browser.click("main", "Plan to rebalance").await;
+    browser.see(".plan", "There is no plan").await;
 }
 
 /// What the page works out by itself: queries, differences, ages, and rows of pages and events.

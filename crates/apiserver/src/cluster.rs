@@ -13,14 +13,17 @@ use crate::{
     faults::Faults,
     registry::{Env, Registry},
     serve::{ApiServer, Settings, bootstrap, built_in},
-    sim::{self, Churn, Logs, Sim, TokioClock, churn},
+    sim::{self, Churn, Containers, Sim, TokioClock, churn, metrics_kinds},
     storage::Memory,
+    typed::KindError,
 };
 use kubefold_wire::status::Status;
 
 /// What a cluster is to be.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// What its pods say that they are in.
+    pub name: String,
     /// What it says of itself, such as `v1.36.3`.
     pub version: String,
     /// The same seed makes the same names and UIDs.
@@ -62,12 +65,10 @@ impl Cluster {
         if let Some(definitions) = Definitions::new(registry.clone()) {
             tasks.spawn(definitions.follow_until(stop.clone()));
         }
-        let settings = Settings {
-            drain: stop.clone(),
-            admitter,
-            pods: Arc::new(Logs::new(registry.env().clone())),
-            ..Settings::new(&options.version)
-        };
+        let containers = Containers::new(registry.clone(), &options.name);
+        metrics_kinds(&registry, &containers)?.into_iter().for_each(|kind| registry.serve_kind(Arc::new(kind)));
+        let settings =
+            Settings { drain: stop.clone(), admitter, pods: Arc::new(containers), ..Settings::new(&options.version) };
         let server = ApiServer::new(registry.clone(), settings);
         let endpoint = Endpoint::start(options.listen, options.token, Arc::new(server), Faults::default()).await?;
         let sim = Sim::new(registry.clone(), sim::Options { seed: options.seed, ..sim::Options::default() });
@@ -97,6 +98,9 @@ pub enum ClusterError {
     /// It does not take what it is filled with.
     #[error("the cluster cannot be filled: {}", .0.message)]
     Fill(Status),
+    /// The kinds of its metrics are not as Kubernetes wants them.
+    #[error("the kinds of metrics cannot be served: {0}")]
+    Metrics(#[from] KindError),
 }
 
 impl From<Status> for ClusterError {

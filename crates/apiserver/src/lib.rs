@@ -17,8 +17,9 @@
 //! - `definitions`: custom resources, whose kinds come and go
 //! - `typed`: kinds of Rust types
 //! - `rbac`: who may do what, by roles and bindings
-//! - `admission`: policies that refuse writes
+//! - `admission`: webhooks that change or refuse writes, policies that refuse them
 //! - `serve`: the registry over HTTP, with discovery
+//! - `streaming`: exec, attach and forwarded ports, as a kubelet serves them
 //! - `sim`: namespaces that end, garbage that is collected; and controllers, a scheduler and a kubelet that make workloads
 //!   live
 //! - `server`: all of these in one call
@@ -48,6 +49,8 @@ pub mod server;
 pub mod sim;
 pub mod storage;
 mod stored;
+#[cfg(feature = "demo")]
+mod streaming;
 pub mod typed;
 
 use futures::future::BoxFuture;

@@ -1,28 +1,19 @@
 //! An admission webhook of a member: a test holds single requests there, refuses them or warns of them.
 //!
 //! It is how a write is caught at one step, dry runs apart from the real thing, without a hook in the program under test.
-//!
-//! Embedded members call no webhooks, so that they cannot take its place.
 
-use std::{convert::Infallible, sync::Arc};
+use std::sync::Arc;
 
-use base64::{Engine, engine::general_purpose::STANDARD};
-use bytes::Bytes;
-use http::{Method, Request, Response};
-use http_body_util::{BodyExt, Full};
-use hyper::{body::Incoming, service::service_fn};
-use hyper_util::rt::TokioIo;
+use futures::FutureExt;
+use http::Method;
 use parking_lot::Mutex;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, sync::oneshot};
-use tokio_rustls::TlsAcceptor;
-use tokio_util::{
-    sync::{CancellationToken, DropGuard},
-    task::TaskTracker,
-};
+use tokio::sync::oneshot;
 
-use super::{Member, eventually, pki::Authority};
+use super::{
+    Member, eventually,
+    webhook::{Reply, Webhook},
+};
 
 const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
 /// By its name one knows that the webhook is in force.
@@ -50,7 +41,7 @@ pub struct Which {
 /// A webhook for what the tests of writes create in one member. Dropping it lets nothing be created there any more.
 pub struct Admission {
     rules: Rules,
-    _end: DropGuard,
+    _webhook: Webhook,
 }
 
 type Rules = Arc<Mutex<Vec<Rule>>>;
@@ -85,15 +76,11 @@ impl Held {
 impl Admission {
     /// Registers a webhook and waits until it is in force.
     pub async fn before(member: &Member) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-        let authority = Authority::new("admission");
-        let url = format!("https://127.0.0.1:{}/", listener.local_addr().unwrap().port());
         let rules = Rules::default();
-        let (tasks, end) = (TaskTracker::new(), CancellationToken::new());
-        let server = serve(listener, acceptor(&authority), rules.clone(), tasks.clone(), end.clone());
-        tasks.spawn(end.clone().run_until_cancelled_owned(server));
-        let admission = Self { rules, _end: end.drop_guard() };
-        member.api().await.create(CONFIGURATIONS, &configuration(&url, &authority)).await;
+        let known = rules.clone();
+        let webhook = Webhook::start(&[], move |_, review| self::review(review, known.clone()).boxed()).await;
+        member.api().await.create(CONFIGURATIONS, &configuration(&webhook)).await;
+        let admission = Self { rules, _webhook: webhook };
         admission.in_force(member).await;
         admission
     }
@@ -128,28 +115,14 @@ impl Admission {
     }
 }
 
-pub(crate) fn acceptor(authority: &Authority) -> TlsAcceptor {
-    let identity = authority.server(&["127.0.0.1"]);
-    let chain = CertificateDer::pem_slice_iter(identity.cert_pem.as_bytes()).map(Result::unwrap).collect();
-    let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).unwrap();
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .unwrap();
-    TlsAcceptor::from(Arc::new(config))
-}
-
-fn configuration(url: &str, authority: &Authority) -> Value {
+fn configuration(webhook: &Webhook) -> Value {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",
         "metadata": {"name": "test"},
         "webhooks": [{
             "name": "test.kubefold.io",
-            "clientConfig": {"url": url, "caBundle": STANDARD.encode(authority.cert_pem())},
+            "clientConfig": {"url": webhook.url, "caBundle": webhook.ca_bundle()},
             "rules": [{
                 "apiGroups": ["", "apps"], "apiVersions": ["v1"],
                 "resources": ["deployments", "configmaps", "namespaces"],
@@ -163,22 +136,7 @@ fn configuration(url: &str, authority: &Authority) -> Value {
     })
 }
 
-async fn serve(listener: TcpListener, acceptor: TlsAcceptor, rules: Rules, tasks: TaskTracker, end: CancellationToken) {
-    while let Ok((stream, _)) = listener.accept().await {
-        let (acceptor, rules) = (acceptor.clone(), rules.clone());
-        let connection = async move {
-            let Ok(stream) = acceptor.accept(stream).await else { return };
-            let service = service_fn(move |request| review(request, rules.clone()));
-            let _closed =
-                hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
-        };
-        tasks.spawn(end.clone().run_until_cancelled_owned(connection));
-    }
-}
-
-async fn review(request: Request<Incoming>, rules: Rules) -> Result<Response<Full<Bytes>>, Infallible> {
-    let body = request.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    let review: Value = serde_json::from_slice(&body).unwrap_or_default();
+async fn review(review: Value, rules: Rules) -> Reply {
     let asked = &review["request"];
     let name = asked["name"].as_str().filter(|name| !name.is_empty());
     let name = name.or_else(|| asked["object"]["metadata"]["name"].as_str()).unwrap_or_default();
@@ -203,8 +161,5 @@ async fn review(request: Request<Incoming>, rules: Rules) -> Result<Response<Ful
         Verdict::Warn(text) => response["warnings"] = json!([text]),
         Verdict::Deny(text) => response["status"] = json!({"message": text, "code": 403, "reason": "Forbidden"}),
     }
-    let answer = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
-    let mut answer = Response::new(Full::new(Bytes::from(answer.to_string())));
-    answer.headers_mut().insert("content-type", http::HeaderValue::from_static("application/json"));
-    Ok(answer)
+    Reply::Json(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}))
 }

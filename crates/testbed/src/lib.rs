@@ -43,6 +43,7 @@ pub mod samples;
 mod servers;
 mod shared;
 mod terminal;
+mod webhook;
 
 use std::ops::Index;
 
@@ -69,6 +70,7 @@ pub use saboteur::{Kind, Lie, Saboteur};
 pub use sample_apiserver::SampleApiServer;
 pub use shared::SharedMembers;
 pub use terminal::Terminal;
+pub use webhook::{Reply, Webhook, ca_bundle};
 
 /// Says what was measured, for whoever reads the output with `--nocapture`; nothing is asserted on it.
 #[expect(clippy::print_stdout, reason = "a test's output is for people")]

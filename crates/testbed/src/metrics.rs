@@ -26,7 +26,7 @@ use tokio_util::{
     task::TaskTracker,
 };
 
-use super::{Member, admission::acceptor, eventually, pki::Authority};
+use super::{Member, eventually, pki::Authority, webhook::acceptor};
 
 const GROUP_VERSION: &str = "/apis/metrics.k8s.io/v1beta1";
 
@@ -69,7 +69,8 @@ impl Metrics {
         let authority = Authority::new("metrics");
         let state = Arc::new(State { nodes, pods, broken: AtomicBool::new(false) });
         let (tasks, end) = (TaskTracker::new(), CancellationToken::new());
-        let server = serve(listener, acceptor(&authority), Arc::clone(&state), tasks.clone(), end.clone());
+        let server =
+            serve(listener, acceptor(&authority, &["127.0.0.1"]), Arc::clone(&state), tasks.clone(), end.clone());
         tasks.spawn(end.clone().run_until_cancelled_owned(server));
         register(member, port).await;
         Self { state, _end: end.drop_guard() }

@@ -50,6 +50,8 @@ impl Process {
     ) -> Self {
         let mut command = Guard::best().command(program);
         command.args(args.iter().map(AsRef::as_ref)).stdin(Stdio::null()).stdout(append(log)).process_group(0);
+        // The servers of members are most of the work of a test, and a sixth of theirs is to save memory that is there.
+        command.env("GOGC", "400");
         change(&mut command);
         let child = spawn_from_lasting_thread(command)
             .unwrap_or_else(|error| panic!("{name} did not start: {}: {error}", program.display()));

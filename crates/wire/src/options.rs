@@ -59,11 +59,20 @@ pub struct Options<L = LabelSelector> {
 
 /// The decoded value of a query parameter; of several the first, as Go's `url.Values.Get`.
 pub fn query_value(query: &str, name: &str) -> Option<String> {
+    values(query, name).next()
+}
+
+/// The decoded values of a query parameter, in order.
+pub fn query_values(query: &str, name: &str) -> Vec<String> {
+    values(query, name).collect()
+}
+
+fn values(query: &str, name: &str) -> impl Iterator<Item = String> {
     let decode = |text: &str| {
         let spaced = text.replace('+', " ");
         percent_encoding::percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
     };
-    query.split('&').find_map(|pair| {
+    query.split('&').filter_map(move |pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         (decode(key) == name).then(|| decode(value))
     })

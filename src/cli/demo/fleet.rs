@@ -214,6 +214,7 @@ async fn start_member(
     stop: &CancellationToken,
 ) -> anyhow::Result<(Cluster, usize)> {
     let options = cluster::Options {
+        name: plan.name.clone(),
         version: plan.version.to_owned(),
         seed: plan.seed,
         churn: plan.churn,

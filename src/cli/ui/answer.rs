@@ -1,17 +1,21 @@
-//! What the local server answers: the page, and what the page reads of kubefold.
+//! What the local server answers: the page, what the page reads of kubefold, and its orders.
 
+use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
+use http_body_util::{BodyExt as _, Limited};
 
 use crate::{
     cli::ui::{
         assets,
         forward::Upstream,
         gate::{Gate, Proof},
+        order::{ORDER_BYTES_MAX, command},
     },
     respond::UiRefused,
+    write::moves::MOVES_PATH,
 };
 use kubefold_wire::{
-    body::{Body, full},
+    body::{Body, BodyError, full},
     status::Status,
 };
 
@@ -46,9 +50,12 @@ pub(super) struct Site {
 
 impl Site {
     /// Answers one request.
-    pub(super) async fn answer<B>(&self, request: Request<B>) -> Response<Body> {
-        let (asked, _) = request.into_parts();
-        let mut response = match self.answered(&asked).await {
+    pub(super) async fn answer<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body<Data: Send, Error: Into<BodyError>> + Send,
+    {
+        let (asked, body) = request.into_parts();
+        let mut response = match self.answered(&asked, body).await {
             Ok(response) => response,
             Err(UiRefused::NoToken) if asked.uri.path() == "/" => html(StatusCode::UNAUTHORIZED, UNKNOWN),
             Err(refused) => Status::from(refused).into_response(),
@@ -62,10 +69,17 @@ impl Site {
         response
     }
 
-    async fn answered(&self, asked: &Parts) -> Result<Response<Body>, UiRefused> {
+    async fn answered<B>(&self, asked: &Parts, body: B) -> Result<Response<Body>, UiRefused>
+    where
+        B: http_body::Body<Data: Send, Error: Into<BodyError>> + Send,
+    {
         let proof = self.gate.admit(asked)?;
         if asked.headers.contains_key(header::UPGRADE) {
             return Err(UiRefused::Upgrade);
+        }
+        if asked.method == Method::POST && asked.uri.path().strip_prefix(FLEET) == Some(MOVES_PATH) {
+            self.gate.admit_order(asked)?;
+            return self.upstream.order(asked, &command(&read(asked, body).await?)?).await;
         }
         if asked.method != Method::GET {
             return Err(UiRefused::Method);
@@ -93,6 +107,21 @@ impl Site {
             None => Err(UiRefused::NoSuchPath),
         }
     }
+}
+
+/// The body of an order. A form of another page cannot have this type.
+async fn read<B>(asked: &Parts, body: B) -> Result<Bytes, UiRefused>
+where
+    B: http_body::Body<Error: Into<BodyError>>,
+{
+    let kind = asked.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    if kind != Some(b"application/json") {
+        return Err(UiRefused::Order("its content type is not application/json".to_owned()));
+    }
+    let broken = |_| UiRefused::Order(format!("it is longer than {ORDER_BYTES_MAX} bytes, or broke off"));
+    let body = std::pin::pin!(body);
+    let limited = Limited::new(body, ORDER_BYTES_MAX);
+    Ok(limited.collect().await.map_err(broken)?.to_bytes())
 }
 
 fn html(status: StatusCode, text: &'static str) -> Response<Body> {

@@ -23,7 +23,7 @@ macro_rules! asset {
     };
 }
 
-static ASSETS: [Asset; 17] = [
+static ASSETS: [Asset; 18] = [
     asset!("/", HTML, "index.html"),
     asset!("style.css", STYLE),
     asset!("icon.svg", IMAGE),
@@ -37,6 +37,7 @@ static ASSETS: [Asset; 17] = [
     asset!("text.js", SCRIPT),
     asset!("views/fleet.js", SCRIPT),
     asset!("views/lists.js", SCRIPT),
+    asset!("views/moves.js", SCRIPT),
     asset!("views/object.js", SCRIPT),
     asset!("vendor/htm.js", SCRIPT),
     asset!("vendor/hooks.js", SCRIPT),

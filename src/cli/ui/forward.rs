@@ -1,4 +1,4 @@
-//! Reads of the page on their way to kubefold.
+//! Reads and orders of the page on their way to kubefold.
 
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use crate::{
     cli::client::{cause, what_to_do},
     respond::UiRefused,
+    write::moves::{Command, MOVES_PATH},
 };
 use kubefold_wire::{body::Body, info::RequestInfo, path::may_lead_elsewhere};
 
@@ -61,13 +62,40 @@ impl Upstream {
         allowed(target)?;
         let mut request = Request::new(kube::client::Body::empty());
         *request.uri_mut() = target.parse().map_err(|_| UiRefused::Path)?;
-        passed(&asked.headers, &ASKED, request.headers_mut());
-        request.headers_mut().insert(header::USER_AGENT, http::HeaderValue::from_static(AGENT));
         let late = |_| UiRefused::Late { url: self.url.clone(), seconds: HEAD_MAX.as_secs() };
-        let answer = timeout(HEAD_MAX, self.client.send(request)).await.map_err(late)?.map_err(|error| {
+        let sent = timeout(HEAD_MAX, self.send(asked, request)).await.map_err(late)?;
+        sent.map_err(|error| {
             let cause = cause(&error);
             UiRefused::Unreached { url: self.url.clone(), cause: format!("{cause}{}", what_to_do(&cause)) }
-        })?;
+        })
+    }
+
+    /// Sends an order to move objects, and gives the answer.
+    ///
+    /// Errors: kubefold does not answer. Cancel: the order may have been taken.
+    pub(super) async fn order(&self, asked: &Parts, command: &Command) -> Result<Response<Body>, UiRefused> {
+        let lost = |cause: String| match command.dry_run {
+            true => UiRefused::Unreached { url: self.url.clone(), cause },
+            false => UiRefused::OrderLost { url: self.url.clone(), cause },
+        };
+        let body = serde_json::to_vec(command).map_err(|error| UiRefused::Order(error.to_string()))?;
+        let mut request = Request::new(kube::client::Body::from(body));
+        (*request.method_mut(), *request.uri_mut()) = (Method::POST, http::Uri::from_static(MOVES_PATH));
+        request.headers_mut().insert(header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+        let sent = timeout(HEAD_MAX, self.send(asked, request)).await;
+        sent.map_err(|_| lost(format!("no answer within {} s", HEAD_MAX.as_secs())))?
+            .map_err(|error| lost(cause(&error)))
+    }
+
+    /// Errors: why nobody answered.
+    async fn send(
+        &self,
+        asked: &Parts,
+        mut request: Request<kube::client::Body>,
+    ) -> Result<Response<Body>, kube::Error> {
+        passed(&asked.headers, &ASKED, request.headers_mut());
+        request.headers_mut().insert(header::USER_AGENT, http::HeaderValue::from_static(AGENT));
+        let answer = self.client.send(request).await?;
         let (head, body) = answer.into_parts();
         let mut response = Response::new(body.map_err(Into::into).boxed_unsync());
         *response.status_mut() = head.status;

@@ -102,6 +102,14 @@ impl Gate {
         if by_cookie || by_header { Ok(Proof::Session) } else { Err(UiRefused::NoToken) }
     }
 
+    /// Admits what changes something: a browser says of each such request which page it is from. A program has the token itself.
+    ///
+    /// Errors: a browser does not say so.
+    pub(super) fn admit_order(&self, asked: &Parts) -> Result<(), UiRefused> {
+        let is_program = !asked.headers.contains_key(header::COOKIE);
+        if is_program || asked.headers.contains_key(header::ORIGIN) { Ok(()) } else { Err(UiRefused::OtherPage) }
+    }
+
     /// The header that makes a browser one that may ask: no script reads it, and no other site's request has it.
     pub(super) fn cookie(&self) -> String {
         format!("{}={}; Path=/; HttpOnly; SameSite=Strict", self.cookie, self.token)

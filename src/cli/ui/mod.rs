@@ -1,12 +1,13 @@
 //! `kubefold ui`: a page on this machine that shows the fleet with the rights of a kubeconfig.
 //!
-//! `gate` decides who may ask, `answer` what is answered, `forward` sends reads to kubefold, `assets` has the page, and
+//! `gate` decides who may ask, `answer` what is answered, `forward` sends reads, and the orders of `order`, to kubefold, `assets` has the page, and
 //! `server` listens. The page itself is in `page/`; nothing is needed to build it.
 
 mod answer;
 mod assets;
 mod forward;
 mod gate;
+mod order;
 mod server;
 
 #[cfg(test)]

@@ -48,7 +48,8 @@ impl Behind {
             while let Ok((socket, _)) = listener.accept().await {
                 let (log, stream) = (Arc::clone(&log), Arc::clone(&stream));
                 let service = service_fn(move |request: Request<Incoming>| {
-                    log.lock().push(format!("{} {:?}", request.uri(), request.headers()));
+                    let post = if request.method() == http::Method::POST { "POST " } else { "" };
+                    log.lock().push(format!("{post}{} {:?}", request.uri(), request.headers()));
                     let stream = if request.uri().path().ends_with("/watched") { stream.lock().take() } else { None };
                     let body: Body = match stream {
                         Some(stream) => {
@@ -96,7 +97,7 @@ fn site(url: &str) -> (Arc<Site>, String) {
 async fn get(site: &Site, path: &str, headers: &[(&str, &str)]) -> Response<Body> {
     let request = Request::get(path).header("host", OWN);
     let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
-    site.answer(request.body(()).unwrap()).await
+    site.answer(request.body(full("")).unwrap()).await
 }
 
 async fn text(response: Response<Body>) -> String {
@@ -212,12 +213,51 @@ async fn everything_but_reads_of_the_api_is_refused() {
     }
     for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"] {
         let request = Request::builder().method(method).uri("/fleet/api/v1/pods").header("host", OWN);
-        let refused = behind.site.answer(request.header("cookie", behind.cookie()).body(()).unwrap()).await;
+        let refused = behind.site.answer(request.header("cookie", behind.cookie()).body(full("")).unwrap()).await;
         assert_eq!(refused.status(), StatusCode::METHOD_NOT_ALLOWED, "{method}");
     }
     let elsewhere = Request::get("/").header("host", "evil.example:4000").header("cookie", behind.cookie());
-    assert_eq!(behind.site.answer(elsewhere.body(()).unwrap()).await.status(), StatusCode::FORBIDDEN);
+    assert_eq!(behind.site.answer(elsewhere.body(full("")).unwrap()).await.status(), StatusCode::FORBIDDEN);
     assert_eq!(*behind.asked.lock(), Vec::<String>::new(), "nothing has reached kubefold");
+}
+
+#[tokio::test]
+async fn an_order_is_taken_of_the_page_alone() {
+    let behind = Behind::start().await;
+    let (cookie, bearer) = (behind.cookie(), format!("Bearer {}", behind.token));
+    let post = async |path: &str, body: &str, headers: &[(&str, &str)]| {
+        let request = Request::post(path).header("host", OWN).header("content-type", "application/json");
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        behind.site.answer(request.body(full(body.to_owned())).unwrap()).await.status().as_u16()
+    };
+    let (moves, plan) = ("/fleet/kubefold/v1/moves", r#"{"verb":"drain","member":"east","dryRun":true}"#);
+    let own = [("cookie", &*cookie), ("origin", "http://127.0.0.1:4000")];
+    for (path, body, headers, expected) in [
+        (moves, plan, &own[..1], 403),
+        (moves, plan, &[own[0], ("origin", "http://evil.example")], 403),
+        (moves, plan, &[own[0], own[1], ("sec-fetch-site", "cross-site")], 403),
+        (moves, plan, &own[1..], 401),
+        (moves, plan, &own, 200),
+        (moves, r#"{"verb":"drain","member":"east"}"#, &own, 400),
+        (moves, r#"{"verb":"adopt","dryRun":true}"#, &own, 400),
+        (moves, &" ".repeat(5000), &own, 400),
+        ("/fleet/kubefold/v1/status", plan, &own, 405),
+        ("/fleet/kubefold/v1/moves/", plan, &own, 405),
+        ("/fleet/kubefold/v1/../v1/moves", plan, &own, 405),
+    ] {
+        assert_eq!(post(path, body, headers).await, expected, "{path} {body} {headers:?}");
+    }
+    let confirmed = r#"{"verb":"drain","member":"east","confirm":"east"}"#;
+    assert_eq!(post(moves, confirmed, &[("authorization", &*bearer), ("impersonate-user", "ann")]).await, 200);
+    let form = Request::post(moves).header("host", OWN).header("cookie", &cookie).header("origin", own[1].1);
+    let form = form.header("content-type", "text/plain").body(full(plan)).unwrap();
+    assert_eq!(behind.site.answer(form).await.status(), StatusCode::BAD_REQUEST);
+    let asked = behind.asked.lock();
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    assert!(
+        asked.iter().all(|one| one.starts_with("POST /prefix/kubefold/v1/moves ") && !one.contains("ann")),
+        "{asked:?}"
+    );
 }
 
 #[tokio::test]
@@ -250,6 +290,11 @@ async fn it_says_where_kubefold_is_when_it_does_not_answer() {
     let bearer = format!("Bearer {token}");
     let answer = get(&site, "/fleet/version", &[("authorization", &bearer)]).await;
     assert_eq!(answer.status(), StatusCode::BAD_GATEWAY);
+    let order = Request::post("/fleet/kubefold/v1/moves").header("host", OWN).header("authorization", &bearer);
+    let order = order.header("content-type", "application/json");
+    let order = order.body(full(r#"{"verb":"rebalance","confirm":"rebalance"}"#));
+    let lost = text(site.answer(order.unwrap()).await).await;
+    assert!(lost.contains("it may have been taken, so look at what moves first"), "{lost}");
     let said = text(answer).await;
     assert!(said.contains(&format!("cannot reach kubefold at {url}: ")), "{said}");
     assert!(said.contains("does kubefold serve run there"), "{said}");

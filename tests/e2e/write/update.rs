@@ -528,7 +528,7 @@ async fn behind(stage: &Stage) {
 }
 
 /// How often kubefold is killed in the middle of changes.
-const KILLS: u64 = 10;
+const KILLS: u64 = 4;
 
 /// Killed while it changes all parts, it finishes after its restart what it began: no two parts differ.
 #[tokio::test(flavor = "multi_thread")]

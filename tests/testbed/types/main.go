@@ -3,6 +3,7 @@
 //
 //	go run ./types schema  > ../../crates/wire/src/types/builtin.txt
 //	go run ./types vectors > ../../crates/wire/src/protobuf/testdata/vectors.txt
+//	go run ./types descriptions > ../../crates/apiserver/src/schema/openapi/descriptions.txt
 //
 // An end-to-end test compares both files with what this program writes. The vectors of every kind are too large to
 // commit; after a version bump, check them by hand with a few seeds:
@@ -20,7 +21,7 @@ import (
 
 func main() {
 	if len(os.Args) < 2 {
-		fail(fmt.Errorf("usage: types schema | vectors [-all] [-seed n]"))
+		fail(fmt.Errorf("usage: types schema | descriptions | vectors [-all] [-seed n]"))
 	}
 	flags := flag.NewFlagSet(os.Args[1], flag.ExitOnError)
 	all := flags.Bool("all", false, "every kind, not the committed selection")
@@ -34,6 +35,8 @@ func main() {
 	switch os.Args[1] {
 	case "schema":
 		err = writeSchema(out)
+	case "descriptions":
+		err = writeDescriptions(out)
 	case "vectors":
 		err = writeVectors(out, *all, *seed)
 	default:

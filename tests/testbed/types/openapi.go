@@ -11,16 +11,17 @@ import (
 	"strings"
 )
 
-// definition is what an OpenAPI document says of a type or field, without its description.
+// definition is what an OpenAPI document says of a type or field.
 type definition struct {
-	Properties map[string]definition `json:"properties"`
-	Required   []string              `json:"required"`
-	Default    json.RawMessage       `json:"default"`
-	ListType   string                `json:"x-kubernetes-list-type"`
-	ListKeys   []string              `json:"x-kubernetes-list-map-keys"`
-	MapType    string                `json:"x-kubernetes-map-type"`
-	Strategy   string                `json:"x-kubernetes-patch-strategy"`
-	MergeKey   string                `json:"x-kubernetes-patch-merge-key"`
+	Description string                `json:"description"`
+	Properties  map[string]definition `json:"properties"`
+	Required    []string              `json:"required"`
+	Default     json.RawMessage       `json:"default"`
+	ListType    string                `json:"x-kubernetes-list-type"`
+	ListKeys    []string              `json:"x-kubernetes-list-map-keys"`
+	MapType     string                `json:"x-kubernetes-map-type"`
+	Strategy    string                `json:"x-kubernetes-patch-strategy"`
+	MergeKey    string                `json:"x-kubernetes-patch-merge-key"`
 }
 
 // definitions reads every definition of the OpenAPI v3 documents in the source of Kubernetes.

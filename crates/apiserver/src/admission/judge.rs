@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::{
     binding::{Binding, kind_of},
     matching::{Matched, Seen},
+    namespace::namespace_of,
     policy::{Denial, Policy},
     request::{GROUP, described, seen},
 };
@@ -75,23 +76,6 @@ pub(super) async fn judge(
     match case.refusals.first() {
         None => Ok(()),
         Some(refusal) => Err(refusal.status(request, object)),
-    }
-}
-
-/// The namespace in which something is written; `None`: in none.
-///
-/// Errors: 404; the storage's.
-async fn namespace_of(registry: &Registry, request: &AdmissionRequest<'_>) -> Result<Option<Value>, Box<Status>> {
-    if request.namespace.is_empty() {
-        return Ok(None);
-    }
-    // A server without namespaces as objects has all of them.
-    let Some(kind) = registry.kind("", "Namespace") else { return Ok(None) };
-    match registry.get(&kind, "", request.namespace).await {
-        Ok(object) => Ok(Some(object.value())),
-        // It is being made.
-        Err(status) if status.reason == Reason::NotFound && request.kind.plural == "namespaces" => Ok(None),
-        Err(status) => Err(Box::new(status)),
     }
 }
 

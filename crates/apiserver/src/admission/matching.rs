@@ -67,8 +67,7 @@ impl MatchResources {
     /// Says by its selectors whether it is about a write.
     pub(super) fn selects(&self, request: &AdmissionRequest<'_>, seen: Seen<'_>) -> bool {
         selects_namespace(&self.namespace_selector, request, seen)
-            && (self.object_selector.is_empty()
-                || [seen.object, request.old].into_iter().flatten().any(|one| takes(&self.object_selector, one)))
+            && selects_object(&self.object_selector, request, seen)
     }
 }
 
@@ -89,6 +88,11 @@ pub(super) fn selects_namespace(selector: &ObjectSelector, request: &AdmissionRe
     let is_own = is_of_namespaces && request.subresource.is_empty() && request.operation != Operation::Delete;
     let namespace = if is_own { seen.object } else { seen.namespace };
     takes(selector, namespace.unwrap_or(&Value::Null))
+}
+
+/// Whether an object is selected, as it is written or as it was.
+pub(super) fn selects_object(selector: &ObjectSelector, request: &AdmissionRequest<'_>, seen: Seen<'_>) -> bool {
+    selector.is_empty() || [seen.object, request.old].into_iter().flatten().any(|one| takes(selector, one))
 }
 
 fn takes(selector: &ObjectSelector, object: &Value) -> bool {

@@ -1,27 +1,40 @@
-//! Admission by what users say: validating admission policies with their bindings and parameters.
+//! Admission by what users say: webhooks that change or refuse writes, and validating admission policies with their bindings and
+//! parameters.
 //!
-//! [`start`] follows policies and bindings by watches, and answers an [`Admitter`], which a registry asks about every write. What is
-//! admitted by the kinds themselves (defaults of pods and the like) is in `kinds`.
+//! [`start`] follows policies, bindings and configurations of webhooks by watches, and answers an [`Admitter`], which a registry asks
+//! about every write. What is admitted by the kinds themselves (defaults of pods and the like) is in `kinds`.
 //!
-//! - `matching`: which writes a policy or a binding is about. Pure
+//! - `matching`: which writes a policy, a binding or a webhook is about. Pure
+//! - `conditions`: whether match conditions hold. Pure
 //! - `policy`: a policy that is ready to judge, and what it says. Pure
 //! - `binding`: where a policy is in force, and with which parameters
 //! - `request`: a write as an `AdmissionRequest`, in the version that is wanted. Pure
+//! - `namespace`: the namespace of a write
 //! - `judge`: all policies about one write
 //! - `status`: says in policies that they are in force
+//! - `client`: calls over HTTPS
+//! - `webhook`: a webhook of a configuration
+//! - `review`: an `AdmissionReview`, and what the answer means. Pure
+//! - `dispatch`: all webhooks about one write
 //!
-//! May name: `registry`, `kinds`, `rules`.
+//! May name: `registry`, `kinds`, `rules`, `schema`.
 //!
-//! Source: kubernetes/apiserver `pkg/admission/plugin/policy/`.
+//! Source: kubernetes/apiserver `pkg/admission/plugin/{policy,webhook}/`.
 
 mod binding;
+mod client;
+mod conditions;
+mod dispatch;
 mod judge;
 mod matching;
+mod namespace;
 mod policy;
 mod request;
+mod review;
 mod status;
 #[cfg(test)]
 mod tests;
+mod webhook;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -32,22 +45,27 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::registry::{Admission, AdmissionRequest, Event, Followed, Index, Object, Registry};
+use crate::registry::{Admission, AdmissionRequest, Event, Followed, Index, Object, Registry, Rounds};
 use binding::Binding;
 use judge::Hook;
 use policy::Policy;
 pub use request::GROUP;
 pub(crate) use request::user_info;
+use webhook::{Webhook, Webhooks};
 
 use kubefold_wire::status::Status;
 
-/// The kinds that are followed, in this order.
-const RESOURCES: [&str; 2] = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"];
+/// The kinds of policies, in the order in which they are followed.
+const POLICIES: [&str; 2] = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"];
+const MUTATING: [&str; 1] = ["mutatingwebhookconfigurations"];
+const VALIDATING: [&str; 1] = ["validatingwebhookconfigurations"];
 
-/// Admits writes by policies. Clones are the same.
+/// Admits writes by policies and webhooks. Clones are the same.
 #[derive(Clone)]
 pub struct Admitter {
-    followed: Arc<Followed<Installed>>,
+    policies: Option<Arc<Followed<Installed>>>,
+    mutating: Option<Arc<Followed<Webhooks>>>,
+    validating: Option<Arc<Followed<Webhooks>>>,
 }
 
 /// The policies and bindings that are in force.
@@ -58,7 +76,8 @@ struct Installed {
     bindings: HashMap<String, BTreeMap<String, Arc<Binding>>>,
 }
 
-/// Follows policies until `stop`, and keeps their status. `None`: the registry does not serve them.
+/// Follows policies and configurations of webhooks until `stop`, and keeps the status of policies. `None`: the registry serves none
+/// of their kinds.
 ///
 /// Errors: its storage does not answer.
 pub async fn start(
@@ -66,26 +85,55 @@ pub async fn start(
     tasks: &TaskTracker,
     stop: &CancellationToken,
 ) -> Result<Option<Admitter>, Status> {
-    let Some(kinds) = RESOURCES.into_iter().map(|plural| registry.resource(GROUP, "v1", plural)).collect() else {
-        return Ok(None);
+    let follows = Following { registry, tasks, stop };
+    let admitter = Admitter {
+        policies: follows.begin("admission policies", &POLICIES).await?,
+        mutating: follows.begin("mutating webhooks", &MUTATING).await?,
+        validating: follows.begin("validating webhooks", &VALIDATING).await?,
     };
-    let (followed, follower) = Followed::new("admission policies", registry, kinds);
-    let loaded = follower.load().await?;
-    tasks.spawn(follower.follow_until(loaded, stop.clone()));
-    if let Some(kind) = registry.resource(GROUP, "v1", "validatingadmissionpolicies") {
+    if admitter.policies.is_some()
+        && let Some(kind) = registry.resource(GROUP, "v1", "validatingadmissionpolicies")
+    {
         tasks.spawn(status::follow_until(registry.clone(), kind, stop.clone()));
     }
-    Ok(Some(Admitter { followed }))
+    let Admitter { policies, mutating, validating } = &admitter;
+    let is_any = policies.is_some() || mutating.is_some() || validating.is_some();
+    Ok(is_any.then_some(admitter))
+}
+
+/// What is followed, and until when.
+struct Following<'a> {
+    registry: &'a Registry,
+    tasks: &'a TaskTracker,
+    stop: &'a CancellationToken,
+}
+
+impl Following<'_> {
+    /// Begins to follow kinds; `None`: one of them is not served.
+    async fn begin<I: Index>(&self, what: &'static str, plurals: &[&str]) -> Result<Option<Arc<Followed<I>>>, Status> {
+        let kinds = plurals.iter().map(|plural| self.registry.resource(GROUP, "v1", plural)).collect();
+        let Some(kinds) = kinds else { return Ok(None) };
+        let (followed, follower) = Followed::new(what, self.registry, kinds);
+        let loaded = follower.load().await?;
+        self.tasks.spawn(follower.follow_until(loaded, self.stop.clone()));
+        Ok(Some(followed))
+    }
 }
 
 impl Admitter {
-    /// Waits until all policies and bindings that were written before are in force.
+    /// Waits until all policies, bindings and configurations of webhooks that were written before are in force.
     pub async fn settled(&self, registry: &Registry) {
-        self.followed.settled(registry).await;
+        if let Some(policies) = &self.policies {
+            policies.settled(registry).await;
+        }
+        for webhooks in [&self.mutating, &self.validating].into_iter().flatten() {
+            webhooks.settled(registry).await;
+        }
     }
 
     fn hooks(&self) -> Vec<Hook> {
-        self.followed.with(|installed| {
+        let Some(policies) = &self.policies else { return Vec::new() };
+        policies.with(|installed| {
             let hook = |policy: &Arc<Policy>| {
                 let bindings = installed.bindings.get(&policy.name)?.values().cloned().collect();
                 Some(Hook { policy: Arc::clone(policy), bindings })
@@ -95,9 +143,35 @@ impl Admitter {
     }
 }
 
+fn has_any(webhooks: Option<&Arc<Followed<Webhooks>>>) -> bool {
+    webhooks.is_some_and(|webhooks| webhooks.with(|webhooks| !webhooks.is_empty()))
+}
+
+fn all(webhooks: Option<&Arc<Followed<Webhooks>>>) -> Vec<Arc<Webhook>> {
+    webhooks.map(|webhooks| webhooks.with(Webhooks::all)).unwrap_or_default()
+}
+
 impl Admission for Admitter {
     fn is_idle(&self) -> bool {
-        self.followed.with(|installed| !installed.policies.keys().any(|name| installed.bindings.contains_key(name)))
+        let has_policies =
+            |installed: &Installed| installed.policies.keys().any(|name| installed.bindings.contains_key(name));
+        !(self.policies.as_ref().is_some_and(|policies| policies.with(has_policies))
+            || has_any(self.mutating.as_ref())
+            || has_any(self.validating.as_ref()))
+    }
+
+    fn mutates(&self) -> bool {
+        has_any(self.mutating.as_ref())
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        registry: &'a Registry,
+        request: &'a AdmissionRequest<'a>,
+        object: Option<Value>,
+        rounds: &'a mut Rounds,
+    ) -> BoxFuture<'a, Result<Option<Value>, Box<Status>>> {
+        Box::pin(dispatch::mutate(all(self.mutating.as_ref()), registry, request, object, rounds))
     }
 
     fn validate<'a>(
@@ -106,7 +180,10 @@ impl Admission for Admitter {
         request: &'a AdmissionRequest<'a>,
         object: Option<&'a Value>,
     ) -> BoxFuture<'a, Result<(), Box<Status>>> {
-        Box::pin(judge::judge(self.hooks(), registry, request, object))
+        Box::pin(async move {
+            judge::judge(self.hooks(), registry, request, object).await?;
+            dispatch::validate(all(self.validating.as_ref()), registry, request, object).await
+        })
     }
 }
 
@@ -124,7 +201,7 @@ impl Installed {
     }
 }
 
-/// The place of a kind is that in [`RESOURCES`].
+/// The place of a kind is that in [`POLICIES`].
 impl Index for Installed {
     fn take(&mut self, place: usize, event: &Event) {
         let (object, stays) = match event {

@@ -8,6 +8,7 @@ use super::matching::Matched;
 use crate::{
     kinds::{ConversionError, Kind, put},
     registry::AdmissionRequest,
+    schema::arrange,
 };
 use kubefold_serving::caller::Caller;
 use kubefold_wire::resource::{Gvk, api_version};
@@ -59,9 +60,30 @@ pub(super) fn seen(
     object: Option<&Value>,
 ) -> Result<Option<Value>, ConversionError> {
     let Some(object) = object else { return Ok(None) };
-    let of_kind = *request.object_type.kind == *request.kind.kind;
-    let Some(other) = matched.other.as_deref().filter(|_| of_kind) else { return Ok(Some(object.clone())) };
-    converted(object, request.kind, other).map(Some)
+    match kind_of_seen(request, matched).zip(matched.other.as_deref()) {
+        None => Ok(Some(object.clone())),
+        Some((_, other)) => converted(object, request.kind, other).map(Some),
+    }
+}
+
+/// The kind of an object as it is seen; `None`: it is another one, which is written below an object of the kind.
+pub(super) fn kind_of_seen<'k>(request: &AdmissionRequest<'k>, matched: &'k Matched) -> Option<&'k Kind> {
+    let is_own = *request.object_type.kind == *request.kind.kind && *request.object_type.group == request.kind.group;
+    is_own.then(|| matched.other.as_deref().unwrap_or(request.kind))
+}
+
+/// An object that was changed as it was seen, as the request has it.
+///
+/// Errors: it cannot be said in the version of the request.
+pub(super) fn taken(
+    request: &AdmissionRequest<'_>,
+    matched: &Matched,
+    object: Value,
+) -> Result<Value, ConversionError> {
+    match kind_of_seen(request, matched).zip(matched.other.as_deref()) {
+        None => Ok(object),
+        Some((_, other)) => converted(&object, other, request.kind),
+    }
 }
 
 /// An object of a kind in another version.
@@ -71,5 +93,8 @@ fn converted(object: &Value, from: &Kind, to: &Kind) -> Result<Value, Conversion
     let mut object = to.strategy.from_storage(from.strategy.to_storage(object.clone())?)?;
     put(&mut object, "kind", Some(to.kind.as_str().into()));
     put(&mut object, "apiVersion", Some(api_version(&to.group, &to.version).into()));
-    Ok(object)
+    Ok(match to.types.named(&to.type_name).filter(|typed| typed.go().is_some()) {
+        Some(typed) => arrange(typed, object),
+        None => object,
+    })
 }

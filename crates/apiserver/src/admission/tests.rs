@@ -156,3 +156,60 @@ async fn a_policy_says_which_generation_is_in_force() {
     assert_eq!(said.pointer("/status"), Some(&json!({"observedGeneration": 1, "typeChecking": {}})));
     served.end().await;
 }
+
+fn webhooks_of(name: &str, spec: Value) -> Value {
+    let mut webhook = json!({
+        "name": format!("{name}.example.com"), "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["configmaps"], "scope": "*"}],
+        "clientConfig": {"service": {"namespace": "default", "name": "hook", "port": 443}}, "failurePolicy": "Fail",
+    });
+    for (field, value) in spec.as_object().unwrap() {
+        webhook[field] = value.clone();
+    }
+    json!({"metadata": {"name": name}, "webhooks": [webhook]})
+}
+
+#[tokio::test]
+async fn a_dry_run_is_refused_if_a_webhook_may_have_side_effects() {
+    let registry = built_in(Arc::new(Memory::default()), Env::default());
+    bootstrap(&registry).await.unwrap();
+    // An object of an older server, or of a restored storage: a new one would be refused.
+    let kind = registry.kind(GROUP, "MutatingWebhookConfiguration").unwrap();
+    let webhook = webhooks_of("effects", json!({"sideEffects": "Unknown", "failurePolicy": "Ignore"}));
+    registry.fill(&kind, [webhook].into_iter()).await.unwrap();
+    let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+    let admitter = start(&registry, &tasks, &stop).await.unwrap().unwrap();
+    let registry = registry.admitted_by(Arc::new(admitter));
+    let maps = registry.kind("", "ConfigMap").unwrap();
+    let map = json!({"metadata": {"name": "a"}});
+    let dry = WriteOptions { dry_run: true, ..WriteOptions::default() };
+    let refused = registry.create(&maps, "default", map.clone(), &dry).await.unwrap_err();
+    assert_eq!(refused.message, "admission webhook \"effects.example.com\" does not support dry run");
+    assert_eq!(refused.code, 400);
+    // The real thing is, since what cannot be asked is ignored.
+    registry.create(&maps, "default", map, &WriteOptions::default()).await.unwrap();
+    stop.cancel();
+    tasks.close();
+    tasks.wait().await;
+}
+
+#[tokio::test]
+async fn a_webhook_behind_a_cluster_ip_says_that_nothing_routes_there() {
+    let served = served().await;
+    let service = json!({"metadata": {"name": "hook"}, "spec": {"clusterIP": "10.96.0.77", "ports": [{"port": 443}]}});
+    served.create("", "Service", "default", service).await.unwrap();
+    let (map, webhook) = (json!({"metadata": {"name": "a"}}), webhooks_of("routed", json!({})));
+    served.create(GROUP, "ValidatingWebhookConfiguration", "", webhook).await.unwrap();
+    let refused = served.create("", "ConfigMap", "default", map.clone()).await.unwrap_err();
+    assert_eq!(
+        refused,
+        "Internal error occurred: failed calling webhook \"routed.example.com\": failed to call webhook: Post \
+         \"https://hook.default.svc:443/?timeout=10s\": dial tcp 10.96.0.77:443: nothing routes the cluster IPs of this \
+         server; name the webhook by clientConfig.url, or by a service of type ExternalName"
+    );
+    let kind = served.registry.kind(GROUP, "ValidatingWebhookConfiguration").unwrap();
+    served.registry.delete(&kind, "", "routed", &DeleteOptions::default()).await.unwrap();
+    served.admitter.settled(&served.registry).await;
+    served.create("", "ConfigMap", "default", map).await.unwrap();
+    served.end().await;
+}

@@ -5,7 +5,8 @@ use serde_json::Value;
 use super::{
     Allocator, Context, Dependency, Propagation, admit,
     check::{
-        Errors, admission, core, events, job, metadata, networking, others, pod, service as services, storage, workload,
+        Errors, admission, core, events, job, metadata, networking, others, pod, service as services, storage,
+        webhooks, workload,
     },
     convert,
     doc::Doc,
@@ -396,6 +397,8 @@ fn of_admission(kind: &str) -> Rules {
         "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => Rules {
             generation: Generation::Of(&["webhooks"]),
             updates_unconditionally: false,
+            check: webhooks::configuration,
+            check_update: webhooks::configuration_update,
             warnings: static_name,
             ..PLAIN
         },

@@ -2,11 +2,14 @@
 //!
 //! Source: kubernetes/apiserver `pkg/admission/`, `pkg/registry/rest/{create,update,delete}.go`.
 
+use std::collections::BTreeSet;
+
 use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
 use crate::{
     kinds::Kind,
+    patch::managed::check_entries,
     registry::{DeleteOptions, Facet, Part, Registry, WriteOptions, managed::arranged, meta, namespace},
 };
 use kubefold_wire::{resource::Gvk, status::Status};
@@ -64,10 +67,87 @@ pub struct AdmissionRequest<'a> {
     pub dry_run: bool,
 }
 
+/// What is remembered of those that changed a write, for a second round: one that wants so is asked again if the object changed
+/// after it.
+///
+/// Source: kubernetes/apiserver `pkg/admission/plugin/webhook/mutating/reinvocationcontext.go`.
+#[derive(Clone, Debug, Default)]
+pub struct Rounds {
+    is_second: bool,
+    is_changed: bool,
+    /// Who was asked since the last change, and may be asked again.
+    asked: BTreeSet<String>,
+    /// Who is to be asked again.
+    again: BTreeSet<String>,
+    /// The object after the first round.
+    last: Option<Value>,
+}
+
+impl Rounds {
+    /// Begins with this object. What the server itself changed since the first round counts as a change.
+    pub fn begin(&mut self, object: Option<&Value>) {
+        if self.is_second && self.last.as_ref() != object {
+            self.again.append(&mut self.asked);
+        }
+    }
+
+    /// Goes on to the second round, if there is to be one.
+    pub fn begin_second(&mut self) -> bool {
+        let goes_on = self.is_changed && !self.is_second;
+        self.is_second |= goes_on;
+        goes_on
+    }
+
+    /// Whether somebody changed the object in any round.
+    pub fn is_changed(&self) -> bool {
+        self.is_changed
+    }
+
+    /// Says whether somebody is to be asked in this round.
+    pub fn asks(&self, id: &str) -> bool {
+        !self.is_second || self.again.contains(id)
+    }
+
+    /// Whether this is the second round.
+    pub fn is_second(&self) -> bool {
+        self.is_second
+    }
+
+    /// Somebody was asked, and may be asked again after the next change.
+    pub fn asked(&mut self, id: &str) {
+        self.asked.insert(id.to_owned());
+    }
+
+    /// The object was changed.
+    pub fn changed(&mut self) {
+        self.again.append(&mut self.asked);
+        self.is_changed = true;
+    }
+
+    /// Ends with this object.
+    pub fn end(&mut self, object: Option<&Value>) {
+        self.last = object.cloned();
+    }
+}
+
 /// Admits writes, after the rules of the kind itself.
 pub trait Admission: Send + Sync + 'static {
     /// Says whether anybody at all wants to see writes.
     fn is_idle(&self) -> bool;
+
+    /// Says whether anybody wants to change writes.
+    fn mutates(&self) -> bool;
+
+    /// Changes what is to be written, before it is validated; `None`: a delete, of which nothing can be changed.
+    ///
+    /// Errors: the whole answer.
+    fn mutate<'a>(
+        &'a self,
+        registry: &'a Registry,
+        request: &'a AdmissionRequest<'a>,
+        object: Option<Value>,
+        rounds: &'a mut Rounds,
+    ) -> BoxFuture<'a, Result<Option<Value>, Box<Status>>>;
 
     /// Looks at what is to be written, which is valid; `None`: a delete.
     ///
@@ -97,6 +177,58 @@ impl Registry {
         (options.part != Part::Special || !options.subresource.is_empty()).then_some(admission)
     }
 
+    /// Says whether somebody looks at such a write, for which it may have to wait.
+    pub(super) fn is_admitted(&self, options: &WriteOptions) -> bool {
+        self.admission_of(options).is_some()
+    }
+
+    /// What is to be written after one round of those that change it.
+    ///
+    /// Errors: the whole answer.
+    pub(super) async fn mutated(
+        &self,
+        of: &Admitted<'_>,
+        mut object: Value,
+        options: &WriteOptions,
+        rounds: &mut Rounds,
+    ) -> Result<Value, Status> {
+        let Some(admission) = self.admission_of(options).filter(|admission| admission.mutates()) else {
+            return Ok(object);
+        };
+        let old = of.old.map(|old| seen(of.kind, old, options)).transpose()?;
+        let request = of.request(options, old.as_ref());
+        let shown = match options.facet {
+            None => arranged(of.kind, object.clone()),
+            Some(facet) => (facet.of)(of.kind, &object)?,
+        };
+        let new = admission.mutate(self, &request, Some(shown), rounds).await.map_err(|status| *status)?;
+        match (options.facet, new.filter(|_| rounds.is_changed())) {
+            (_, None) => {}
+            (None, Some(new)) => object = self.with_valid_managers(new, &object),
+            (Some(facet), Some(new)) => (facet.set)(of.kind, &mut object, &new)?,
+        }
+        Ok(object)
+    }
+
+    /// Puts managers of fields back that an object had before, if the new ones are none.
+    ///
+    /// Source: kubernetes/apimachinery `pkg/util/managedfields/internal/`, kubernetes/apiserver
+    /// `pkg/endpoints/handlers/fieldmanager/admission.go`.
+    fn with_valid_managers(&self, mut object: Value, before: &Value) -> Value {
+        let managers = meta::field(&object, "managedFields");
+        let known = meta::field(before, "managedFields");
+        if managers != known
+            && let Err(error) = check_entries(Some(managers))
+        {
+            self.warn(&format!(
+                ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated \
+                 mutating admission controller; please fix your requests: {error}"
+            ));
+            meta::set(&mut object, "managedFields", Some(known.clone()).filter(|known| !known.is_null()));
+        }
+        object
+    }
+
     /// Has what is to be written looked at.
     ///
     /// Errors: the whole answer.
@@ -118,11 +250,15 @@ impl Registry {
         let Some(admission) = self.admission.as_deref().filter(|admission| !admission.is_idle()) else { return Ok(()) };
         let write = WriteOptions { dry_run: options.dry_run, said: options.said.clone(), ..WriteOptions::default() };
         let request = of.request(&write, of.old);
+        if admission.mutates() {
+            let mut rounds = Rounds::default();
+            admission.mutate(self, &request, None, &mut rounds).await.map_err(|status| *status)?;
+        }
         admission.validate(self, &request, None).await.map_err(|status| *status)
     }
 
-    /// Has an object looked at that is made below another one, or is a question: it is not stored. The options say
-    /// where it is made.
+    /// Admits an object that is made below another one, or is a question: it is not stored. The options say where it is made.
+    /// Answers what became of it.
     ///
     /// Errors: the whole answer.
     pub async fn admit_posted(
@@ -130,14 +266,26 @@ impl Registry {
         kind: &Kind,
         namespace: &str,
         object_type: Gvk,
-        object: &Value,
+        mut object: Value,
         options: &WriteOptions,
-    ) -> Result<(), Status> {
-        let Some(admission) = self.admission_of(options) else { return Ok(()) };
-        let name = meta::text(object, "name").to_owned();
+    ) -> Result<Value, Status> {
+        let Some(admission) = self.admission_of(options) else { return Ok(object) };
+        let name = meta::text(&object, "name").to_owned();
         let of = Admitted { kind, namespace, name: &name, operation: Operation::Create, old: None };
         let request = AdmissionRequest { object_type, ..of.request(options, None) };
-        admission.validate(self, &request, Some(object)).await.map_err(|status| *status)
+        if admission.mutates() {
+            let mut rounds = Rounds::default();
+            loop {
+                let new =
+                    admission.mutate(self, &request, Some(object), &mut rounds).await.map_err(|status| *status)?;
+                object = new.unwrap_or_default();
+                if !rounds.begin_second() {
+                    break;
+                }
+            }
+        }
+        admission.validate(self, &request, Some(&object)).await.map_err(|status| *status)?;
+        Ok(object)
     }
 }
 

@@ -225,11 +225,18 @@ impl Registry {
                 warnings.extend(further);
                 return Ok(Written { object, created: true, warnings });
             }
-            let _alone = lock.lock().await;
+            let alone = lock.lock().await;
             let there = self.record(&key).await?;
             let Seen { record, stored: before, shown: old } = self.seen(composer, kind, name, there).await?;
             check(kind, name, preconditions, &old)?;
+            // Nobody waits for webhooks but the write that they are asked about.
+            let alone = (!self.is_admitted(options)).then_some(alone);
             let (new, mut warnings) = Box::pin(self.changed(kind, namespace, name, options, &old, revise)).await?;
+            let alone = match alone {
+                Some(alone) => Some(alone),
+                None => self.alone_again(&lock, composer, kind, &record).await?,
+            };
+            let Some(_alone) = alone else { continue };
             let done = |shown: Value, revision, warnings| {
                 let object = shown_value(kind, &record.key, shown, revision);
                 Ok(Written { object, created: false, warnings })
@@ -261,6 +268,21 @@ impl Registry {
             }
         }
         Err(errors::conflict(kind, name, MODIFIED))
+    }
+
+    /// Waits until nobody else writes an object. `None`: somebody came between, and it is not what it was.
+    async fn alone_again<'l>(
+        &self,
+        lock: &'l tokio::sync::Mutex<()>,
+        composer: &dyn Compose,
+        kind: &Kind,
+        was: &Record,
+    ) -> Result<Option<tokio::sync::MutexGuard<'l, ()>>, Status> {
+        let alone = lock.lock().await;
+        let there = self.record(&was.key).await?;
+        let name = was.key.rsplit('/').next().unwrap_or_default();
+        let now = self.seen(composer, kind, name, there).await?;
+        Ok((now.record.revision == was.revision).then_some(alone))
     }
 
     /// What is stored of an object whose deletion is asked for.

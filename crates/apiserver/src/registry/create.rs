@@ -6,9 +6,9 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::{
-    kinds::Kind,
+    kinds::{Context, Kind},
     registry::{
-        Attempt, Object, Operation, Registry, WriteOptions, Written, admission::Admitted, errors, key_of,
+        Attempt, Object, Operation, Registry, Rounds, WriteOptions, Written, admission::Admitted, errors, key_of,
         managed::arranged, meta, names, shown_value,
     },
     storage::{StorageError, When},
@@ -114,10 +114,13 @@ impl Registry {
             self.track(kind, None, &mut object, options, &now);
         }
         self.admit_to_namespace(kind, namespace, meta::text(&object, "name")).await?;
+        let alone = self.context(&now, &suffix, &[]);
+        let (mut object, others) = Box::pin(self.mutated_for_create(kind, namespace, object, options, alone)).await?;
+        let context = Context { others: &others, ..alone };
+        set_type(kind, &mut object)?;
+        place(kind, namespace, &mut object)?;
+        meta::wipe(&mut object);
         self.check_attempt(kind, namespace, asked, &object, None)?;
-        let others = self.others(&strategy.wants(&object)).await?;
-        let context = self.context(&now, &suffix, &others);
-        strategy.admit(&mut object, context).map_err(|status| *status)?;
         meta::fill(&mut object, &self.inner.env);
         strategy.prepare_for_create(&mut object, context);
         meta::normalize(&mut object);
@@ -140,6 +143,33 @@ impl Registry {
         strategy.canonicalize(&mut object);
         strategy.allocate(&mut object, None, context).map_err(|causes| errors::invalid(kind, &name, causes))?;
         Ok((arranged(kind, object), warnings))
+    }
+
+    /// A new object after all that changes it before it is validated, and what its strategy wants to see of others.
+    ///
+    /// Errors: the whole answer.
+    async fn mutated_for_create(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        mut object: Value,
+        options: &WriteOptions,
+        context: Context<'_>,
+    ) -> Result<(Value, Vec<Value>), Status> {
+        let mut rounds = Rounds::default();
+        loop {
+            let mut others = self.others(&kind.strategy.wants(&object)).await?;
+            kind.strategy.admit(&mut object, Context { others: &others, ..context }).map_err(|status| *status)?;
+            let name = meta::text(&object, "name").to_owned();
+            let of = Admitted { kind, namespace, name: &name, operation: Operation::Create, old: None };
+            object = self.mutated(&of, object, options, &mut rounds).await?;
+            if !rounds.begin_second() {
+                if rounds.is_changed() {
+                    others = self.others(&kind.strategy.wants(&object)).await?;
+                }
+                return Ok((object, others));
+            }
+        }
     }
 }
 

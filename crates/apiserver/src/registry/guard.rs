@@ -25,7 +25,7 @@ pub struct Attempt<'a> {
 
 /// Refuses writes by what they would store. It does not wait for anything.
 pub trait Guard: Send + Sync + 'static {
-    /// Looks at any write, before anything else does.
+    /// Looks at any write, after admission changed it and before it is validated.
     ///
     /// Errors: the whole answer, such as 403.
     fn check(&self, attempt: &Attempt<'_>) -> Result<(), Box<Status>>;

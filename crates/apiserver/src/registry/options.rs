@@ -30,6 +30,8 @@ pub struct Facet {
     pub object_type: [&'static str; 3],
     /// That of an object.
     pub of: fn(&Kind, &Value) -> Result<Value, Status>,
+    /// Takes it over into an object.
+    pub set: fn(&Kind, &mut Value, &Value) -> Result<(), Status>,
 }
 
 /// Options of a create, an update or a patch.

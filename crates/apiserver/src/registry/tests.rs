@@ -10,6 +10,8 @@ use kubefold_wire::status::Reason;
 use futures::StreamExt;
 use std::net::Ipv4Addr;
 
+mod admitted;
+
 fn kind(group: &str, version: &str, kind: &str, plural: &str, namespaced: bool) -> Arc<Kind> {
     Arc::new(Kind {
         group: group.into(),

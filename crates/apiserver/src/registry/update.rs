@@ -8,7 +8,7 @@ use crate::{
     kinds::{Context, Kind, put},
     patch::managed,
     registry::{
-        Object, Operation, Part, Preconditions, Registry, WriteOptions, Written,
+        Object, Operation, Part, Preconditions, Registry, Rounds, WriteOptions, Written,
         admission::Admitted,
         create::{place, set_type, stored},
         delete,
@@ -263,23 +263,32 @@ impl Registry {
         let strategy = &kind.strategy;
         let mut new = revise(Some(old))?;
         set_type(kind, &mut new)?;
+        place(kind, namespace, &mut new)?;
+        strategy.default(&mut new);
+        let (now, suffix) = (self.inner.env.now_text(), self.inner.env.suffix());
+        if !options.applies {
+            self.track(kind, Some(old), &mut new, options, &now);
+        }
+        let of = Admitted { kind, namespace, name, operation: Operation::Update, old: Some(old) };
+        let mut rounds = Rounds::default();
+        loop {
+            new = Box::pin(self.mutated(&of, new, options, &mut rounds)).await?;
+            if !rounds.begin_second() {
+                break;
+            }
+        }
+        set_type(kind, &mut new)?;
+        place(kind, namespace, &mut new)?;
         self.check_attempt(kind, namespace, name, &new, Some(old))?;
         check_revision(kind, name, &new, old)?;
         let revision = Some(meta::field(old, "resourceVersion").clone()).filter(|revision| !revision.is_null());
         // Without one it is the present one's: what is there is written over.
         meta::set(&mut new, "resourceVersion", revision.clone());
-        let (now, suffix) = (self.inner.env.now_text(), self.inner.env.suffix());
         let others = self.others(&strategy.wants(&new)).await?;
         let context = self.context(&now, &suffix, &others);
-        place(kind, namespace, &mut new)?;
-        strategy.default(&mut new);
-        if !options.applies {
-            self.track(kind, Some(old), &mut new, options, &now);
-        }
         // What is there was arranged, too: what only looks different is no difference.
         let mut new = arranged(kind, new);
         let warnings = prepared(kind, name, options.part, &mut new, old, context)?;
-        let of = Admitted { kind, namespace, name, operation: Operation::Update, old: Some(old) };
         Box::pin(self.admit(&of, &new, options)).await?;
         strategy.allocate(&mut new, Some(old), context).map_err(|causes| errors::invalid(kind, name, causes))?;
         meta::set(&mut new, "resourceVersion", revision);

@@ -12,7 +12,7 @@ use kubefold_wire::{
     body::{Body, full},
     media::Negotiated,
     options::query_value,
-    status::Status,
+    status::{Reason, Status},
     warning::Warnings,
 };
 
@@ -52,6 +52,12 @@ impl ApiServer {
         form.object(object, &mut out);
         Ok(answered(out, code, warnings))
     }
+}
+
+/// What nobody can do where there are no kubelets.
+pub(super) fn no_kubelet(subresource: &str) -> Status {
+    let message = format!("this server has no kubelets: nothing runs in its pods that {subresource} could reach");
+    Status::new(StatusCode::NOT_IMPLEMENTED, Reason::MethodNotAllowed, message)
 }
 
 /// JSON as an answer.

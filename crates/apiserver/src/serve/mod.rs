@@ -117,6 +117,18 @@ pub trait Pods: Send + Sync + 'static {
     ///
     /// Errors: 400, and whatever else a kube-apiserver says.
     fn log<'a>(&'a self, pod: &'a serde_json::Value, query: &'a str) -> BoxFuture<'a, Result<Body, Status>>;
+
+    /// Answers `exec`, `attach` or `portforward` of a pod; the pod is there. The default refuses with 501.
+    ///
+    /// Errors: 400, and whatever else a kube-apiserver says.
+    fn stream<'a>(
+        &'a self,
+        _pod: &'a serde_json::Value,
+        subresource: &'a str,
+        _request: &'a Parts,
+    ) -> BoxFuture<'a, Result<Response<Body>, Status>> {
+        Box::pin(async move { Err(answer::no_kubelet(subresource)) })
+    }
 }
 
 /// How kinds are printed that a kube-apiserver does not bring.

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header, request::Parts};
+use parking_lot::Mutex;
 
 use crate::{
     kinds::{Kind, Subresource},
@@ -25,6 +26,8 @@ use kubefold_wire::{
 #[derive(Default)]
 pub(super) struct OpenApi {
     documents: ArcSwapOption<Documents>,
+    /// Held while documents are made: clients ask for many at once.
+    making: Mutex<()>,
 }
 
 struct Documents {
@@ -73,7 +76,12 @@ impl OpenApi {
     }
 
     fn documents_of(&self, catalog: &Catalog) -> Arc<Documents> {
-        if let Some(kept) = self.documents.load_full().filter(|kept| kept.epoch == catalog.epoch()) {
+        let kept = || self.documents.load_full().filter(|kept| kept.epoch == catalog.epoch());
+        if let Some(kept) = kept() {
+            return kept;
+        }
+        let _making = self.making.lock();
+        if let Some(kept) = kept() {
             return kept;
         }
         let documents = Arc::new(Documents::new(catalog));

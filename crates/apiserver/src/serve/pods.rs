@@ -26,10 +26,10 @@ use kubefold_wire::{
 };
 
 impl ApiServer {
-    /// What nobody here can do: there are no kubelets.
-    pub(super) fn no_kubelet(&self, subresource: &str) -> Status {
-        let message = format!("this server has no kubelets: nothing runs in its pods that {subresource} could reach");
-        Status::new(StatusCode::NOT_IMPLEMENTED, Reason::MethodNotAllowed, message)
+    /// Exec, attach and forwarded ports.
+    pub(super) async fn stream(&self, target: &Target, asked: RequestContext<'_>) -> Result<Response<Body>, Status> {
+        let pod = target.registry.get(&target.kind, &target.namespace, &target.name).await?.value();
+        self.inner.settings.pods.stream(&pod, &target.subresource, asked.parts).await
     }
 
     pub(super) async fn get_log(&self, target: &Target, asked: RequestContext<'_>) -> Result<Response<Body>, Status> {
@@ -64,8 +64,8 @@ impl ApiServer {
         put(&mut binding, "apiVersion", Some("v1".into()));
         let (kind, namespace) = (&target.kind, target.namespace.as_str());
         let object_type = Gvk::new("", "v1", "Binding");
-        let admitted = target.registry.admit_posted(kind, namespace, object_type, &binding, options);
-        Box::pin(admitted).await?;
+        let admitted = target.registry.admit_posted(kind, namespace, object_type, binding, options);
+        let binding = Box::pin(admitted).await?;
         let name = text(&binding, "/metadata/name").to_owned();
         let node = text(&binding, "/target/name").to_owned();
         let target_kind = text(&binding, "/target/kind");
@@ -124,7 +124,7 @@ impl ApiServer {
         let eviction = as_eviction(eviction, target);
         let object_type = Gvk::new("policy", "v1", "Eviction");
         let posted = posted(target, options.dry_run);
-        let admitted = target.registry.admit_posted(&target.kind, &target.namespace, object_type, &eviction, &posted);
+        let admitted = target.registry.admit_posted(&target.kind, &target.namespace, object_type, eviction, &posted);
         Box::pin(admitted).await?;
         let pod = target.registry.get(&target.kind, &target.namespace, &target.name).await?.value();
         if !matches!(text(&pod, "/status/phase"), "Succeeded" | "Failed" | "Pending") {

@@ -80,7 +80,7 @@ impl ApiServer {
         }
         said.write.part = Part::Whole;
         SCALE.clone_into(&mut said.write.subresource);
-        said.write.facet = Some(Facet { object_type: ["autoscaling", "v1", "Scale"], of: scale_of });
+        said.write.facet = Some(Facet { object_type: ["autoscaling", "v1", "Scale"], of: scale_of, set });
         let change = |object: &mut Value| {
             let present = scale_of(kind, object)?;
             let new = match (&put, &patch) {

@@ -174,8 +174,8 @@ impl ApiServer {
         let mut request = request_of(target, &read_json(asked.headers, body).await?)?;
         let (object_type, options) = (Gvk::new("authentication.k8s.io", "v1", REQUEST), posted(target, false));
         put(&mut request, "metadata", Some(json!({"name": target.name, "namespace": target.namespace})));
-        let admitted = target.registry.admit_posted(&target.kind, &target.namespace, object_type, &request, &options);
-        Box::pin(admitted).await?;
+        let admitted = target.registry.admit_posted(&target.kind, &target.namespace, object_type, request, &options);
+        let mut request = Box::pin(admitted).await?;
         let seconds = request.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(TOKEN_SECONDS);
         check_life(seconds)?;
         let tokens = &self.inner.settings.tokens;

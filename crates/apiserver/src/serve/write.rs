@@ -12,7 +12,7 @@ use crate::{
     schema::{Expected, FieldValidation, StrictError, read_body},
     serve::{
         ApiServer, NOT_ALLOWED,
-        answer::answered,
+        answer::{answered, no_kubelet},
         context::{RequestContext, Target},
         options::{Of, RequestOptions, of_delete},
         read::{list_options, respond, selectable},
@@ -72,7 +72,8 @@ impl ApiServer {
             }
             ("delete", "") => self.delete(target, asked, wanted, body).await,
             ("deletecollection", "") => self.delete_collection(target, asked, wanted, body).await,
-            (_, "attach" | "exec" | "portforward" | "proxy") => Err(self.no_kubelet(&target.subresource)),
+            (_, "attach" | "exec" | "portforward") => self.stream(target, asked).await,
+            (_, "proxy") => Err(no_kubelet(&target.subresource)),
             _ => Err(Status::method_not_allowed(NOT_ALLOWED)),
         }
     }
@@ -89,7 +90,7 @@ impl ApiServer {
         let said = RequestOptions::read(asked.query, asked.headers, Of::Create, Part::Whole)?;
         let (object, mut warnings) = decoded(kind, &body.json, said.validation)?;
         warnings.splice(..0, repeated(kind, body.repeated, said.validation)?);
-        self.admit_question(target, &object, &said.write).await?;
+        let object = self.admit_question(target, object, &said.write).await?;
         let answer = match self.review_token(kind, &object).await? {
             None => self.review(kind, &target.namespace, object.clone(), target.registry.caller())?,
             reviewed => reviewed,
@@ -211,14 +212,14 @@ impl ApiServer {
 }
 
 impl ApiServer {
-    /// Has a question looked at; another object is when it is made.
+    /// Admits a question; another object is admitted when it is made.
     ///
     /// Errors: the whole answer.
-    async fn admit_question(&self, target: &Target, object: &Value, options: &WriteOptions) -> Result<(), Status> {
+    async fn admit_question(&self, target: &Target, object: Value, options: &WriteOptions) -> Result<Value, Status> {
         let kind = &target.kind;
         let is_question = kind.verbs == ["create"] && kind.plural != "bindings" && is_built_in(&kind.group);
         if !is_question {
-            return Ok(());
+            return Ok(object);
         }
         let object_type = Gvk::new(&kind.group, &kind.version, &kind.kind);
         Box::pin(target.registry.admit_posted(kind, &target.namespace, object_type, object, options)).await

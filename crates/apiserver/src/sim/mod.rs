@@ -6,6 +6,8 @@
 //! Everything follows from a seed: the same changes at the same times make the same objects.
 
 mod action;
+#[cfg(feature = "demo")]
+mod activity;
 mod autoscaler;
 mod churn;
 mod context;
@@ -19,11 +21,18 @@ mod fields;
 mod garbage;
 mod job;
 mod kubelet;
+#[cfg(feature = "demo")]
 mod logs;
 mod machine;
+#[cfg(feature = "demo")]
+mod metrics;
 mod names;
 mod namespace;
 mod node;
+#[cfg(feature = "demo")]
+mod page;
+#[cfg(feature = "demo")]
+mod pods;
 mod queue;
 mod release;
 mod replicaset;
@@ -31,6 +40,8 @@ mod resource;
 mod run;
 mod scheduler;
 mod seed;
+#[cfg(feature = "demo")]
+mod shell;
 mod statefulset;
 #[cfg(test)]
 mod tests;
@@ -40,7 +51,8 @@ mod world;
 
 pub use {
     churn::{Churn, churn},
-    logs::{Logs, logs},
     run::{Options, Sim, TokioClock},
     seed::{Seed, Seeded, seed},
 };
+#[cfg(feature = "demo")]
+pub use {logs::logs, metrics::metrics_kinds, pods::Containers};

@@ -22,4 +22,5 @@ mod schema;
 mod sim;
 mod typed;
 mod wardle;
+mod webhooks;
 mod writes;

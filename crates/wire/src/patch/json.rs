@@ -37,8 +37,7 @@ pub fn json(live: &Value, patch: &[u8]) -> Result<Value, PatchError> {
         )));
     }
     // A kube-apiserver does not say which operation failed, or why.
-    let read: Result<Vec<_>, Why> = operations.into_iter().map(Operation::read).collect();
-    let patch = JsonPatch(read.map_err(|_| PatchError::unprocessable())?);
+    let patch = JsonPatch::read(operations).map_err(|_| PatchError::unprocessable())?;
     patch.apply(live.clone()).map_err(|_| PatchError::unprocessable())
 }
 
@@ -74,6 +73,13 @@ fn operations(patch: Value) -> Result<Vec<Map<String, Value>>, PatchError> {
 pub struct JsonPatch(pub Vec<Operation>);
 
 impl JsonPatch {
+    /// Reads operations as a kube-apiserver does, which is less strict than deserializing them: see [`Operation`].
+    ///
+    /// Errors: the first operation that is none.
+    pub fn read(operations: Vec<Map<String, Value>>) -> Result<Self, Why> {
+        operations.into_iter().map(Operation::read).collect::<Result<_, _>>().map(Self)
+    }
+
     /// Gives the object after all operations.
     ///
     /// Errors: the first operation that does not apply.

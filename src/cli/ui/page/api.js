@@ -48,9 +48,11 @@ export function warningsOf(header) {
   return texts.map(([, text]) => text.replace(/\\(.)/g, '$1'));
 }
 
-// The answer to a read.
-export async function ask(path, { accept = 'application/json', signal } = {}) {
-  const response = await fetch(ROOT + path, { headers: { accept }, signal, cache: 'no-store' });
+// The answer to a read, or to an order with its body.
+export async function ask(path, { accept = 'application/json', signal, order } = {}) {
+  const sent = order ? { method: 'POST', body: JSON.stringify(order) } : {};
+  const headers = order ? { accept, 'content-type': 'application/json' } : { accept };
+  const response = await fetch(ROOT + path, { ...sent, headers, signal, cache: 'no-store' });
   warningsOf(response.headers.get('warning')).forEach(warn);
   if (response.ok) return response;
   const text = await response.text();

@@ -4,6 +4,7 @@ import { dismissWarnings, problems, warnings } from './api.js';
 import { html, render, useCell, useEffect, useRef, useState } from './preact.js';
 import { Fleet } from './views/fleet.js';
 import { Kind, Kinds, Search } from './views/lists.js';
+import { Moves } from './views/moves.js';
 import { ObjectPage } from './views/object.js';
 
 // Milliseconds after the last letter before a search begins.
@@ -13,6 +14,7 @@ const KEYS = [
   ['/', 'search'],
   ['f', 'the fleet'],
   ['g', 'kinds'],
+  ['m', 'moves'],
   ['↑ ↓ j k', 'choose a row; also Page Up, Page Down, Home, End'],
   ['Enter', 'open it'],
   ['Esc', 'go back, or leave the search box'],
@@ -31,6 +33,7 @@ function routeOf(hash) {
     parts = [];
   }
   const [view, ...rest] = parts;
+  if (view === 'moves') return { view, title: 'Moves' };
   if (view === 'kinds') return { view, title: 'Kinds' };
   if (view === 'kind' && rest.length === 1) return { view, resource: rest[0], title: rest[0] };
   if (view === 'search') return { view, text: params.get('q') ?? '', title: 'Search' };
@@ -67,6 +70,7 @@ function App() {
       <a class="brand" href="#/">kubefold</a>
       <nav aria-label="Main">
         <a href="#/" aria-current=${current(route.view === 'fleet')}>Fleet</a>
+        <a href="#/moves" aria-current=${current(route.view === 'moves')}>Moves</a>
         <a href="#/kinds" aria-current=${current(route.view === 'kinds')}>Kinds</a>
         ${SHORTCUTS.map(([resource, title]) => html`<a key=${resource} href=${`#/kind/${resource}`} aria-current=${current(route.view === 'kind' && route.resource === resource)}>${title}</a>`)}
       </nav>
@@ -75,6 +79,7 @@ function App() {
     </header>
     <main ref=${main} tabindex="-1">
       ${route.view === 'fleet' && html`<${Fleet} />`}
+      ${route.view === 'moves' && html`<${Moves} />`}
       ${route.view === 'kinds' && html`<${Kinds} />`}
       ${route.view === 'kind' && html`<${Kind} key=${route.resource} resource=${route.resource} />`}
       ${route.view === 'search' && html`<${Search} text=${route.text} />`}
@@ -121,6 +126,7 @@ function onKey(event, route, help) {
     '?': () => help.showModal(),
     f: () => { location.hash = '#/'; },
     g: () => { location.hash = '#/kinds'; },
+    m: () => { location.hash = '#/moves'; },
   }[event.key];
   if (!act) return;
   event.preventDefault();

@@ -16,6 +16,7 @@ mod resources;
 mod selector;
 pub(super) mod service;
 pub(super) mod storage;
+pub(super) mod webhooks;
 pub(super) mod words;
 pub(super) mod workload;
 

@@ -57,6 +57,13 @@ pub struct Track<'a> {
     pub subject: Subject<'a>,
 }
 
+/// Says whether entries can be read.
+///
+/// Errors: why one cannot be.
+pub fn check_entries(entries: Option<&Value>) -> Result<(), ManagedError> {
+    Managed::decode(entries).map(drop)
+}
+
 /// Sets the managed fields of an object that is about to be stored: who writes owns what differs from what is there.
 ///
 /// `new` is what the client wants, decoded, pruned and defaulted, as a kube-apiserver does before its strategies.

@@ -1,7 +1,5 @@
 //! OpenAPI documents of what a server serves, for `kubectl explain`, `apply`, `diff` and whoever reads schemas.
 //!
-//! Without descriptions, which are not in the types.
-//!
 //! Source: kubernetes/kube-openapi `pkg/builder3`, `pkg/builder`, `pkg/handler3`.
 
 use std::{collections::BTreeMap, fmt::Write as _};
@@ -11,6 +9,7 @@ use sha2::{Digest, Sha512};
 
 use crate::schema::Types;
 
+mod descriptions;
 mod paths;
 mod schemas;
 #[cfg(test)]
@@ -106,6 +105,8 @@ impl Served<'_> {
 
 /// The documents of `/openapi/v3`: one for each group version, by its path, such as `apis/apps/v1`.
 pub fn v3(served: &[Served<'_>]) -> BTreeMap<String, Value> {
+    let text = descriptions::text();
+    let words = descriptions::Descriptions::of(&text);
     let mut groups: BTreeMap<String, Vec<Served<'_>>> = BTreeMap::new();
     for one in served {
         groups.entry(one.root()).or_default().push(*one);
@@ -118,7 +119,7 @@ pub fn v3(served: &[Served<'_>]) -> BTreeMap<String, Value> {
             "openapi": "3.0.0",
             "info": {"title": title, "version": version},
             "paths": paths::paths(Spec::V3, &served),
-            "components": {"schemas": schemas::schemas(Spec::V3, &served)},
+            "components": {"schemas": schemas::schemas(Spec::V3, &served, &words)},
         });
         (root, document)
     };
@@ -127,11 +128,12 @@ pub fn v3(served: &[Served<'_>]) -> BTreeMap<String, Value> {
 
 /// The document of `/openapi/v2`.
 pub fn v2(served: &[Served<'_>]) -> Value {
+    let text = descriptions::text();
     json!({
         "swagger": "2.0",
         "info": {"title": "Kubernetes", "version": "unversioned"},
         "paths": paths::paths(Spec::V2, served),
-        "definitions": schemas::schemas(Spec::V2, served),
+        "definitions": schemas::schemas(Spec::V2, served, &descriptions::Descriptions::of(&text)),
     })
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{Served, Spec};
+use super::{Served, Spec, descriptions::Descriptions};
 use crate::schema::{GoKind, Shape, Topology, Type, Types, builtin};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
@@ -14,7 +14,7 @@ const EXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.
 const NOT_IN_V2: &[&str] = &["allOf", "anyOf", "not", "nullable", "oneOf", "x-kubernetes-validations"];
 
 /// The schemas of all kinds and of what they refer to, by name.
-pub(super) fn schemas(spec: Spec, served: &[Served<'_>]) -> Value {
+pub(super) fn schemas(spec: Spec, served: &[Served<'_>], words: &Descriptions<'_>) -> Value {
     let mut writer = Writer { spec, done: BTreeMap::new() };
     let common = builtin();
     // Of a watch, only the documents of Kubernetes' own kinds tell.
@@ -40,7 +40,11 @@ pub(super) fn schemas(spec: Spec, served: &[Served<'_>]) -> Value {
             writer.mark(part.type_name, part.kind_value());
         }
     }
-    Value::Object(writer.done.into_iter().collect())
+    let described = writer.done.into_iter().map(|(name, mut schema)| {
+        words.add(spec, &name, &mut schema);
+        (name, schema)
+    });
+    Value::Object(described.collect())
 }
 
 struct Writer {
@@ -162,7 +166,7 @@ impl Writer {
             Some(GoKind::Bool) => json!(false),
             _ => return out,
         };
-        out = self.beside(out);
+        out = self.spec.beside(out);
         out.insert("default".to_owned(), zero);
         out
     }
@@ -193,18 +197,10 @@ impl Writer {
             topology(typed.own_topology(), &mut said);
         }
         if !said.is_empty() {
-            out = self.beside(out);
+            out = self.spec.beside(out);
             out.extend(said);
         }
         out
-    }
-
-    /// A reference that may have neighbours: in OpenAPI 3 it has none itself.
-    fn beside(&self, schema: Map<String, Value>) -> Map<String, Value> {
-        if self.spec == Spec::V3 && schema.contains_key("$ref") {
-            return Map::from_iter([("allOf".to_owned(), Value::Array(vec![Value::Object(schema)]))]);
-        }
-        schema
     }
 
     fn custom(&mut self, common: &Types, served: &Served<'_>, schema: &Value) {
@@ -217,7 +213,7 @@ impl Writer {
             properties.insert(name.to_owned(), json!({"type": "string"}));
         }
         let metadata = self.reference(common, &format!("{META}ObjectMeta"));
-        properties.insert("metadata".to_owned(), Value::Object(self.beside(metadata)));
+        properties.insert("metadata".to_owned(), Value::Object(self.spec.beside(metadata)));
         let sorted: BTreeMap<_, _> = properties.into_iter().collect();
         schema.insert("properties".to_owned(), Value::Object(sorted.into_iter().collect()));
         schema.entry("type").or_insert_with(|| "object".into());

@@ -131,3 +131,27 @@ fn tells_custom_kinds_as_their_definition_does() {
     let spec = &two["definitions"][name]["properties"]["spec"];
     assert_eq!(spec, &json!({"type":"object","properties":{"a":{"type":"string"},"oneOf":{"type":"string"}}}));
 }
+
+#[test]
+fn types_and_fields_are_described_as_kubernetes_describes_them() {
+    let types = builtin();
+    let (verbs, below) = (words("get list"), Vec::new());
+    let one = served(&types, &verbs, &below);
+    for (spec, schemas) in [
+        (Spec::V2, v2(&[one])["definitions"].clone()),
+        (Spec::V3, v3(&[one])["apis/apps/v1"]["components"]["schemas"].clone()),
+    ] {
+        let deployment = &schemas["io.k8s.api.apps.v1.Deployment"];
+        assert_eq!(deployment["description"], "Deployment enables declarative updates for Pods and ReplicaSets.");
+        let replicas = &schemas["io.k8s.api.apps.v1.DeploymentSpec"]["properties"]["replicas"];
+        assert!(replicas["description"].as_str().unwrap().starts_with("Number of desired pods."), "{replicas}");
+        // A reference has no neighbours in OpenAPI 3.
+        let spec_field = &deployment["properties"]["spec"];
+        assert!(spec_field["description"].is_string(), "{spec_field}");
+        assert_eq!(spec_field["$ref"].is_string(), spec == Spec::V2, "{spec_field}");
+        let container = schemas["io.k8s.api.core.v1.Container"]["properties"]["args"]["description"].as_str().unwrap();
+        assert!(container.contains("$$(VAR_NAME)") && !container.contains("\\n"), "{container}");
+    }
+    let text = descriptions::text();
+    assert!(text.lines().count() > 3000 && !text.contains(".v1beta1."), "{}", text.len());
+}

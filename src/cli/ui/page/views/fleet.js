@@ -85,7 +85,7 @@ function memberRow(member, object) {
   ];
 }
 
-function nameOf({ resource, namespace, name }) {
+export function nameOf({ resource, namespace, name }) {
   return namespace ? `${resource}/${name} in ${namespace}` : `${resource}/${name}`;
 }
 
