@@ -689,7 +689,7 @@ async fn nobody_finds_what_he_may_not_list() {
     .await;
     assert_eq!(rows(&said), set(&["lone east", "web-1-a east", "web-1-b east"]));
     assert!(said.stderr.contains("member west does not allow user \"ann\" to list pods"), "{said}");
-    let api = testbed::Api::from_kubeconfig(&kubeconfig, None).await;
+    let api = Api::from_kubeconfig(&kubeconfig, None).await;
     let path = |query: &str| format!("{ROOT}/{}?{query}", world.pods());
     let page = api.get(&path("limit=1&withRemainingCount=true")).await;
     assert_eq!(page["metadata"]["remainingItemCount"], 2, "of what she sees: {page}");
@@ -786,7 +786,7 @@ async fn deleted_by_query(world: &World) {
 /// Ann may list in east alone.
 async fn deleted_of_ann(world: &World) {
     let pods = world.pods();
-    let api = testbed::Api::from_kubeconfig(&world.fleet.kubeconfig_for("ann", None), None).await;
+    let api = Api::from_kubeconfig(&world.fleet.kubeconfig_for("ann", None), None).await;
     let hers = eventually(SOON, async || {
         let answer =
             api.request(Method::GET, &format!("{ROOT}/{pods}?deleted=true&limit=1&withRemainingCount=true"), "").await;
