@@ -158,9 +158,7 @@ impl File {
         &self,
         work: impl FnOnce(Sql<'_>) -> Result<T, SqlError> + Send + 'static,
     ) -> Result<T, SqlError> {
-        // A PostgreSQL that is killed loses what it has not synced, and this process would go on behind the gap.
-        let durability = if self.database.is_postgres() { Durability::Synced } else { Durability::Written };
-        self.database.write(durability, work)
+        self.database.write(Durability::Written, work)
     }
 
     /// All feeds; `None` of one whose member's name is none any more.

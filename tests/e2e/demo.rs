@@ -174,8 +174,9 @@ async fn pods_are_reached(kubectl: &Kubectl, pods: &str) {
     let forward = kubectl.start(&["port-forward", pod, ":8080"]);
     eventually(SOON, async || {
         visited(&forward, "again").await;
-        let seen =
-            |process: &Process| process.output().contains("GET /visited 200").then_some(()).ok_or(process.output());
+        let seen = |process: &Process| {
+            process.output().contains("GET /visited 200").then_some(()).ok_or_else(|| process.output())
+        };
         seen(&logs).and_then(|()| seen(&attached))
     })
     .await;

@@ -88,11 +88,12 @@ impl Engine {
         }
     }
 
-    /// Begins a transaction.
+    /// Begins a transaction. PostgreSQL syncs each: a server that is killed loses what it has not synced, and this process would
+    /// go on behind the gap.
     pub(crate) fn begin(&mut self, is_synced: bool) -> Result<(), SqlError> {
         match self {
             Self::Sqlite(connection) => Ok(begin(connection, is_synced)?),
-            Self::Postgres(session) => session.begin(is_synced).map(|_| ()),
+            Self::Postgres(session) => session.begin().map(|_| ()),
         }
     }
 
@@ -169,7 +170,7 @@ fn migrate(connection: &mut Connection, format: usize, migration: &str) -> rusql
 
 /// Runs what is missing in one transaction. Gives the format that was found where it is newer.
 fn migrate_session(session: &mut Session, schema: &str, migrations: &[&str]) -> Result<usize, SqlError> {
-    let sql = Sql(Inner::Postgres(session.begin(true)?));
+    let sql = Sql(Inner::Postgres(session.begin()?));
     let name = crate::Value::Text(schema);
     let found: Option<i64> =
         sql.row("SELECT format FROM kubefold.formats WHERE tables = ?1", &[name], |row| row.get(0))?;

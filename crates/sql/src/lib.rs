@@ -46,7 +46,7 @@ const LATER_MAX: usize = 1 << 16;
 pub enum Durability {
     /// Once it is on disk: it survives a loss of power.
     Synced,
-    /// Once the operating system has it, or PostgreSQL: it survives the end of the process.
+    /// Once the operating system has it: it survives the end of the process. PostgreSQL syncs it, too.
     Written,
 }
 
@@ -110,11 +110,6 @@ impl Database {
         let is_postgres = engine.is_postgres();
         let (queue, later) = (Mutex::default(), Mutex::default());
         Self(Arc::new(Shared { engine: Mutex::new(engine), readers, is_postgres, queue, later }))
-    }
-
-    /// Says whether this is PostgreSQL.
-    pub fn is_postgres(&self) -> bool {
-        self.0.is_postgres
     }
 
     /// Writes, and returns once that is stored as `durability` says. Writers that wait at the same time share a commit; each

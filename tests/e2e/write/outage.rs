@@ -132,7 +132,7 @@ const fn deletes(name: &'static str) -> Which {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_fails_a_write_leaves_it_whole_or_undone() {
-    let stage = Stage::set().await;
+    let stage = Box::pin(Stage::set()).await;
     hanging(&stage).await;
     unheard(&stage).await;
     taken_back(&stage).await;

@@ -39,7 +39,7 @@ impl SharedFiles {
     /// Blocks. Errors: nothing is stored, unless the outcome is unknown.
     pub fn write(&self, name: &str, content: &[u8]) -> Result<(), SqlError> {
         let mut session = self.0.lock();
-        let link = session.begin(true)?;
+        let link = session.begin()?;
         let written =
             link.prepare(WRITE).and_then(|write| link.execute(&write, [Value::Text(name), Value::Blob(content)]));
         let committed = session.commit();

@@ -240,10 +240,10 @@ impl Link {
     }
 
     /// Begins a transaction that is there only while a row is: that of whoever may write.
-    pub(crate) fn begin(&self, is_synced: bool, fence: &str, epoch: i64) -> Result<bool, SqlError> {
+    pub(crate) fn begin(&self, fence: &str, epoch: i64) -> Result<bool, SqlError> {
         self.lead.borrow_mut().clear();
         let fence = self.prepare(fence)?;
-        self.lead(if is_synced { "BEGIN" } else { "BEGIN; SET LOCAL synchronous_commit = off" });
+        self.lead("BEGIN");
         let mut is_ours = false;
         self.each(&fence, &[Value::Integer(epoch)], |_| {
             is_ours = true;

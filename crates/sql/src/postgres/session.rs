@@ -82,14 +82,14 @@ impl Session {
     }
 
     /// Begins a transaction. Errors: nothing was begun.
-    pub(crate) fn begin(&mut self, is_synced: bool) -> Result<&Link, SqlError> {
+    pub(crate) fn begin(&mut self) -> Result<&Link, SqlError> {
         self.is_open = false;
         let is_old = self.link.is_some();
-        let mut begun = self.try_begin(is_synced);
+        let mut begun = self.try_begin();
         if is_old && begun.as_ref().is_err_and(|error| error.is_away() && error.postgres().is_some()) {
             // It was lost while nobody asked anything of it. A server that does not answer is not asked twice.
             self.link = None;
-            begun = self.try_begin(is_synced);
+            begun = self.try_begin();
         }
         match begun {
             Ok(()) => self.is_open = true,
@@ -117,10 +117,10 @@ impl Session {
         Ok(done)
     }
 
-    fn try_begin(&mut self, is_synced: bool) -> Result<(), SqlError> {
+    fn try_begin(&mut self) -> Result<(), SqlError> {
         let epoch = self.state.epoch;
         let link = self.link()?;
-        let begun = link.begin(is_synced, FENCE, epoch);
+        let begun = link.begin(FENCE, epoch);
         match begun {
             Ok(true) => Ok(()),
             Ok(false) => {
