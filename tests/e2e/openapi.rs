@@ -323,8 +323,12 @@ async fn a_member_that_hangs_costs_the_others_nothing() {
         took.sort();
         ([took[took.len() / 2], took[took.len() * 99 / 100]], warnings)
     };
-    let (before, warnings) = all().await;
-    assert_eq!(warnings, [""; 0]);
+    // A busy machine may have a member answer late.
+    let before = eventually(SOON, async || {
+        let (took, warnings) = all().await;
+        if warnings.is_empty() { Ok(took) } else { Err(warnings.join("; ")) }
+    })
+    .await;
     bed["west"].pause();
     let (during, warnings) = all().await;
     figure(&format!("gets and OpenAPI, median and 99th of 100: {before:?}, and {during:?} while a member hangs"));

@@ -109,7 +109,7 @@ fn body(name: &str, value: &str) -> String {
 /// Begins a write that member west keeps waiting, and returns once it is in the journal.
 async fn begun(fleet: &Kubefold, west: &Relay, method: Method, path: &str, body: String) -> JoinSet<()> {
     let (api, path) = (fleet.api().await, path.to_owned());
-    west.delay(Duration::from_secs(2));
+    west.delay(Duration::from_millis(700));
     let mut writing = JoinSet::new();
     writing.spawn(async move {
         let _outcome: Result<Answer, String> = api.try_request(method, &path, body).await;

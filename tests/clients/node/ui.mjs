@@ -7,7 +7,7 @@ import { createInterface } from 'node:readline';
 import { chromium } from 'playwright-core';
 
 // For one thing to be seen. The test has its own, longer bound.
-const SOON_MS = 30_000;
+const SOON_MS = 60_000;
 // In which the page is looked at: both widths, both colour schemes.
 const WIDTHS = [{ width: 1280, height: 800 }, { width: 375, height: 740 }];
 const SCHEMES = ['light', 'dark'];
