@@ -186,7 +186,8 @@ fn lines(pod: &Value, container: &str, state: &Value, after: Timestamp, now: Tim
         let begin = first + window * WINDOW_SECONDS;
         let mut dice = Dice::new(hash(name.as_bytes()).wrapping_add(window.unsigned_abs()), container);
         let mut at = begin + dice.between(1, 9);
-        while at < last.min(begin + WINDOW_SECONDS) {
+        // Up to now, since a follower begins behind it.
+        while at <= last && at < begin + WINDOW_SECONDS {
             let words = dice.one(&WORDS).copied().unwrap_or_default();
             let millis = dice.between(1, 90);
             if let Some(at) = Timestamp::from_second(at).ok().filter(|_| at >= from) {

@@ -130,7 +130,7 @@ impl Run {
         assert!(compiled.unwrap().success());
         let mut command = writers(folder.join(DATABASE).to_str().unwrap(), LOG_WHOLE);
         command
-            .env(LONG, "6000")
+            .env(LONG, "12000")
             .env("LD_PRELOAD", layer)
             .env("KUBEFOLD_DISK_FOLDER", &folder)
             .env("KUBEFOLD_DISK_RECORD", &record);
