@@ -53,8 +53,7 @@ pub(super) async fn get(
     // One that does not fit is refused when there is an object that it does not fit.
     let form = form(ready.store().spec());
     if from_store(stores, asked)? && !wants_no_cache(asked.headers) {
-        let mut warnings = Warnings::default();
-        ready.warnings.iter().for_each(|warning| warnings.add(warning));
+        let mut warnings = ready.to_warnings();
         return match shown(stores, &ready, of.target, only, asked.audience())? {
             Some(answer) => {
                 notice(stores, &ready, of.target, asked.audience(), &answer, &mut warnings);
@@ -150,9 +149,7 @@ async fn plain(
     let entry = match resolve(&naming, ready.store(), of.target, audience)? {
         Named::Visible(entry) | Named::Shorthand(entry) => entry,
         Named::Nothing => {
-            let mut warnings = Warnings::default();
-            ready.warnings.iter().for_each(|warning| warnings.add(warning));
-            return Ok(missing(ready, of.target, audience, &warnings));
+            return Ok(missing(ready, of.target, audience, &ready.to_warnings()));
         }
     };
     let own = naming.own(&of.target.gvr, entry.name()).into_owned();

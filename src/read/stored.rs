@@ -225,8 +225,7 @@ impl Reader {
         let mut out = Vec::new();
         form.object(&entry, Some(target.name.as_str()).filter(|name| *name != entry.name()), entry.revision, &mut out);
         out.push(b'\n');
-        let mut warnings = Warnings::default();
-        ready.warnings.iter().for_each(|warning| warnings.add(warning));
+        let mut warnings = ready.to_warnings();
         if ready.warnings.is_empty() {
             warnings.add(&format!("{}; its last known state is shown", unanswered.message));
         }

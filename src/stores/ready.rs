@@ -14,7 +14,7 @@ use crate::{
     upstream::Health,
     view::Mode,
 };
-use kubefold_wire::resource::Gvr;
+use kubefold_wire::{resource::Gvr, warning::Warnings};
 
 /// How long a read waits for members that are not known yet.
 pub const UNKNOWN_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -57,6 +57,13 @@ impl Ready {
     /// The store.
     pub fn store(&self) -> &Arc<FleetStore> {
         &self.running.store
+    }
+
+    /// What a reader must be told, as headers of an answer.
+    pub fn to_warnings(&self) -> Warnings {
+        let mut warnings = Warnings::default();
+        self.warnings.iter().for_each(|warning| warnings.add(warning));
+        warnings
     }
 }
 

@@ -600,7 +600,7 @@ async fn a_watch_by_owner_follows_a_rollout_and_a_members_outage() {
     expect(&["DELETED east/web-2-a", "DELETED east/web-2-b"]).await;
     east.adopt("web-2").await;
     expect(&["ADDED east/web-2-a", "ADDED east/web-2-b"]).await;
-    // A member is away, and meanwhile a pod comes, another one goes, and a ReplicaSet is adopted.
+    // While kubefold cannot reach west, one pod is created there, another one is deleted, and the Deployment adopts a ReplicaSet.
     relay.cut().await;
     west.set_with_pod("web-2", "web-2-a").await;
     west.adopt("web-2").await;

@@ -23,11 +23,7 @@ const descriptionsHead = `# The descriptions of Kubernetes' built-in types and o
 
 // writeDescriptions writes what the OpenAPI documents say of types and fields in words.
 func writeDescriptions(out io.Writer) error {
-	dir, version, err := module("k8s.io/kubernetes")
-	if err != nil {
-		return err
-	}
-	known, err := definitions(dir)
+	known, version, err := kubernetesDefinitions()
 	if err != nil {
 		return err
 	}

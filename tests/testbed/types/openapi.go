@@ -24,6 +24,16 @@ type definition struct {
 	MergeKey    string                `json:"x-kubernetes-patch-merge-key"`
 }
 
+// kubernetesDefinitions are those of Kubernetes in the version of go.mod, which it names.
+func kubernetesDefinitions() (map[string]definition, string, error) {
+	dir, version, err := module("k8s.io/kubernetes")
+	if err != nil {
+		return nil, "", err
+	}
+	known, err := definitions(dir)
+	return known, version, err
+}
+
 // definitions reads every definition of the OpenAPI v3 documents in the source of Kubernetes.
 func definitions(dir string) (map[string]definition, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "api/openapi-spec/v3/*.json"))

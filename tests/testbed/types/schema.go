@@ -74,11 +74,7 @@ type schemaWriter struct {
 }
 
 func writeSchema(out io.Writer) error {
-	dir, version, err := module("k8s.io/kubernetes")
-	if err != nil {
-		return err
-	}
-	known, err := definitions(dir)
+	known, version, err := kubernetesDefinitions()
 	if err != nil {
 		return err
 	}

@@ -117,9 +117,6 @@ impl Registry {
         let alone = self.context(&now, &suffix, &[]);
         let (mut object, others) = Box::pin(self.mutated_for_create(kind, namespace, object, options, alone)).await?;
         let context = Context { others: &others, ..alone };
-        set_type(kind, &mut object)?;
-        place(kind, namespace, &mut object)?;
-        meta::wipe(&mut object);
         self.check_attempt(kind, namespace, asked, &object, None)?;
         meta::fill(&mut object, &self.inner.env);
         strategy.prepare_for_create(&mut object, context);
@@ -165,6 +162,9 @@ impl Registry {
             object = self.mutated(&of, object, options, &mut rounds).await?;
             if !rounds.begin_second() {
                 if rounds.is_changed() {
+                    set_type(kind, &mut object)?;
+                    place(kind, namespace, &mut object)?;
+                    meta::wipe(&mut object);
                     others = self.others(&kind.strategy.wants(&object)).await?;
                 }
                 return Ok((object, others));

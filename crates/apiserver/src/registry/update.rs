@@ -277,8 +277,10 @@ impl Registry {
                 break;
             }
         }
-        set_type(kind, &mut new)?;
-        place(kind, namespace, &mut new)?;
+        if rounds.is_changed() {
+            set_type(kind, &mut new)?;
+            place(kind, namespace, &mut new)?;
+        }
         self.check_attempt(kind, namespace, name, &new, Some(old))?;
         check_revision(kind, name, &new, old)?;
         let revision = Some(meta::field(old, "resourceVersion").clone()).filter(|revision| !revision.is_null());

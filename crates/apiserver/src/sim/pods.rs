@@ -15,16 +15,16 @@ use super::{
     fields::text,
     logs::{LogOptions, container, status},
     page::Page,
-    shell::{self, Container, Shell},
+    shell::{Container, Shell},
 };
 use crate::{
     registry::{Env, Registry},
     serve::Pods,
-    streaming::{Program, Written, forwarded, remote},
+    streaming::{Program, StreamOptions, Written, forwarded, remote},
 };
 use kubefold_wire::{
     body::{Body, BodyError, full},
-    options::{query_value, query_values},
+    options::query_values,
     status::{Reason, Status},
 };
 
@@ -64,10 +64,9 @@ impl Containers {
         if words.is_empty() {
             return Err(Status::bad_request("you must specify at least one command for the container"));
         }
-        let is = |name: &str| matches!(query_value(query, name).as_deref(), Some("true" | "1"));
-        let asked = shell::ExecOptions { stdin: is("stdin"), tty: is("tty") };
+        let wanted = StreamOptions::of(query)?;
         let container = Container::new(pod, container, &self.cluster);
-        remote(&request.headers, query, Shell::new(container, self.env().clone(), &words, asked))
+        remote(&request.headers, wanted, Shell::new(container, self.env().clone(), &words, wanted))
     }
 
     fn attach(&self, pod: &Value, request: &Parts) -> Result<Response<Body>, Status> {
@@ -75,7 +74,7 @@ impl Containers {
         running(pod, query)?;
         let asked = LogOptions::of(pod, query, self.env().now())?;
         let attached = Attached { of: self.clone(), pod: pod.clone(), asked, told: self.env().now() };
-        remote(&request.headers, query, attached)
+        remote(&request.headers, StreamOptions::of(query)?, attached)
     }
 }
 

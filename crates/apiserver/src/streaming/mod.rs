@@ -58,18 +58,20 @@ pub(crate) struct Written {
     pub(crate) exit: Option<u8>,
 }
 
-/// The streams that a client wants of a program.
+/// The streams that a client wants of a program, and whether they are a terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct StreamOptions {
-    stdin: bool,
-    stdout: bool,
-    stderr: bool,
-    tty: bool,
+pub(crate) struct StreamOptions {
+    pub(crate) stdin: bool,
+    pub(crate) stdout: bool,
+    pub(crate) stderr: bool,
+    pub(crate) tty: bool,
 }
 
 impl StreamOptions {
-    /// Errors: 400 if it wants none.
-    fn of(query: &str) -> Result<Self, Status> {
+    /// Those that a request asks for.
+    ///
+    /// Errors: 400 if it asks for none.
+    pub(crate) fn of(query: &str) -> Result<Self, Status> {
         let is = |name: &str| matches!(query_value(query, name).as_deref(), Some("true" | "1"));
         // A terminal has one stream of output.
         let wanted =

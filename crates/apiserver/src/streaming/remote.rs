@@ -40,9 +40,12 @@ const ERROR: u8 = 3;
 /// Answers a request for a program's streams: the program begins once the client has its 101.
 ///
 /// Errors: 400 and 403, as a kubelet says them.
-pub(crate) fn remote(headers: &HeaderMap, query: &str, program: impl Program) -> Result<Response<Body>, Status> {
+pub(crate) fn remote(
+    headers: &HeaderMap,
+    wanted: StreamOptions,
+    program: impl Program,
+) -> Result<Response<Body>, Status> {
     let upgrade = Upgrade::asked(headers)?;
-    let wanted = StreamOptions::of(query)?;
     let known: &[&'static str] = if matches!(upgrade, Upgrade::Spdy) { &[V4] } else { &[V5, V4] };
     let version = upgrade.version(headers, known)?;
     let is_spdy = matches!(upgrade, Upgrade::Spdy);

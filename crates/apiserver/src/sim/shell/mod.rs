@@ -13,7 +13,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use crate::{
     registry::Env,
-    streaming::{Program, Written},
+    streaming::{Program, StreamOptions, Written},
 };
 use commands::{Call, Ran};
 use container::Node;
@@ -65,16 +65,9 @@ enum Waits {
     Collect(Vec<String>),
 }
 
-/// How a command is run: whether there is input, and whether both are a terminal.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::sim) struct ExecOptions {
-    pub(in crate::sim) stdin: bool,
-    pub(in crate::sim) tty: bool,
-}
-
 impl Shell {
     /// A command in a container.
-    pub(in crate::sim) fn new(container: Container, env: Env, words: &[String], asked: ExecOptions) -> Self {
+    pub(in crate::sim) fn new(container: Container, env: Env, words: &[String], asked: StreamOptions) -> Self {
         let words = words.iter().map(|word| vec![Piece::Text(word.clone())]).collect();
         let commands = vec![Command { words, ..Command::default() }];
         let pending = VecDeque::from([Pipeline { when: When::Always, commands }]);

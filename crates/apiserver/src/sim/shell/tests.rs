@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::sim::TokioClock;
 
-fn shell(words: &[&str], asked: ExecOptions) -> Shell {
+fn shell(words: &[&str], asked: StreamOptions) -> Shell {
     let pod = json!({
         "metadata": {"name": "web-0", "namespace": "shop"}, "spec": {"nodeName": "east-1"},
         "status": {"podIP": "10.1.0.7"},
@@ -17,7 +17,7 @@ fn shell(words: &[&str], asked: ExecOptions) -> Shell {
     Shell::new(Container::new(&pod, &container, "east"), env, &words, asked)
 }
 
-fn started(words: &[&str], asked: ExecOptions) -> (Shell, Written) {
+fn started(words: &[&str], asked: StreamOptions) -> (Shell, Written) {
     let (mut shell, mut out) = (shell(words, asked), Written::default());
     shell.start(&mut out);
     (shell, out)
@@ -25,7 +25,7 @@ fn started(words: &[&str], asked: ExecOptions) -> (Shell, Written) {
 
 /// What a command writes, to both streams, and its code.
 fn ran(words: &[&str]) -> (String, String, Option<u8>) {
-    let (_, out) = started(words, ExecOptions::default());
+    let (_, out) = started(words, StreamOptions::default());
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (text(out.stdout), text(out.stderr), out.exit)
 }
@@ -96,7 +96,7 @@ async fn a_script_makes_no_more_of_itself_without_end() {
     let (out, errors, code) = script(&doubled);
     assert!(out.len() <= WORDS_BYTES_MAX && code == Some(0), "{}", out.len());
     assert!(errors.contains("argument list too long"), "{errors}");
-    let (mut shell, mut out) = started(&["sh", "-c", &"cat /etc/hosts;".repeat(6000)], ExecOptions::default());
+    let (mut shell, mut out) = started(&["sh", "-c", &"cat /etc/hosts;".repeat(6000)], StreamOptions::default());
     assert_eq!((out.exit, shell.sleeps()), (None, Some(Duration::ZERO)), "it writes what it has before it makes more");
     while out.exit.is_none() {
         out.stdout.clear();
@@ -108,7 +108,7 @@ async fn a_script_makes_no_more_of_itself_without_end() {
 
 #[tokio::test]
 async fn input_is_read_as_it_comes() {
-    let piped = ExecOptions { stdin: true, tty: false };
+    let piped = StreamOptions { stdin: true, ..StreamOptions::default() };
     let (mut cat, mut out) = started(&["cat"], piped);
     cat.input(b"one\ntw", &mut out);
     assert_eq!((out.stdout.as_slice(), out.exit), (&b"one\ntw"[..], None));
@@ -128,7 +128,7 @@ async fn input_is_read_as_it_comes() {
 
 #[tokio::test]
 async fn a_terminal_echoes_prompts_and_interrupts() {
-    let (mut shell, mut out) = started(&["sh"], ExecOptions { stdin: true, tty: true });
+    let (mut shell, mut out) = started(&["sh"], StreamOptions { stdin: true, tty: true, ..StreamOptions::default() });
     let mut typed = |keys: &[u8]| {
         shell.input(keys, &mut out);
         let seen = String::from_utf8(std::mem::take(&mut out.stdout)).unwrap();
