@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::{Process, client, directory, eventually};
 
-/// For one order: the browser starts, and a member is found down, within it.
-const SOON: Duration = Duration::from_secs(60);
+/// For one order: the browser starts, and a member is found down, within it. Longer than `SOON_MS` of the script, which says what it saw.
+const SOON: Duration = Duration::from_secs(90);
 
 /// A running browser.
 pub struct Browser {
