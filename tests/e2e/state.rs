@@ -177,7 +177,7 @@ async fn fill(fleet: &Kubefold, to_west: &Relay) -> String {
     let maps = format!("/api/v1/namespaces/{SPACE}/configmaps");
     eventually(SOON, async || {
         let answer = api.request(Method::POST, &maps, body.to_string()).await;
-        (answer.status == StatusCode::CREATED).then_some(()).ok_or(answer.to_string())
+        (answer.status == StatusCode::CREATED).then_some(()).ok_or_else(|| answer.to_string())
     })
     .await;
     api.get(SHADOWS).await["metadata"]["resourceVersion"].as_str().unwrap().to_owned()

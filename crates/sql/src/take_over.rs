@@ -52,7 +52,7 @@ impl Table {
 
 fn read(from: &Connection, name: &'static str) -> Result<Table, SqlError> {
     let mut statement = from.prepare(&format!("SELECT * FROM {}", quoted(name)))?;
-    let columns: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+    let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let row = |row: &rusqlite::Row<'_>| (0..columns.len()).map(|at| row.get(at)).collect();
     let rows = statement.query_map([], row)?.collect::<Result<_, _>>()?;
     Ok(Table { name, columns, rows })
