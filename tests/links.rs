@@ -165,10 +165,13 @@ fn a_broken_link_of_the_site_is_named() {
         (run.status.success(), String::from_utf8(run.stderr).unwrap())
     };
     let page = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
-    page("a.html", "<h1 id=top>A</h1><a href='b.html#below'>b</a><a href='https://example.com/'>elsewhere</a><a href='#top'>up</a>");
+    page(
+        "a.html",
+        "<h1 id=top>A</h1><a href='b.html#below'>b</a><a href='https://example.com/'>elsewhere</a><a href='#top'>up</a>",
+    );
     page("b.html", "<link rel=stylesheet href=style.css><p id=below>");
     page("style.css", "body { background: url('data:image/png;base64,') }");
-    assert_eq!(check(), (true, "4 links of 2 pages lead somewhere\n".to_owned()));
+    assert_eq!(check(), (true, "5 links of 2 pages lead somewhere\n".to_owned()));
 
     page("a.html", "<a href=c.html>no file</a><a href=b.html#above>no id</a><a href=/b.html>root</a>");
     page("b.html", "<script src=//example.com/x.js></script><style>@import 'https://example.com/y.css'</style>");

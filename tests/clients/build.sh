@@ -124,11 +124,12 @@ if [[ ! -d $all ]]; then
   printf '#!/bin/sh\nexec node "$(dirname "$0")/../oidc.mjs" "$@"\n' >"$new/bin/oidc"
   printf '#!/bin/sh\nexec node "$(dirname "$0")/../browser.mjs" "$@"\n' >"$new/bin/oidc-browser"
   printf '#!/bin/sh\nexec node "$(dirname "$0")/../ui.mjs" "$@"\n' >"$new/bin/ui"
+  printf '#!/bin/sh\nexec node "$(dirname "$0")/../lens.mjs" "$@"\n' >"$new/bin/lens"
   part java java/pom.xml java/*.java
   # It ends soon, so a fast start is worth more than fast code.
   printf '#!/bin/sh\nexec java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xmx256m -cp "%s/classes:%s/lib/*" Main "$@"\n' \
     "$part" "$part" >"$new/bin/java"
-  chmod +x "$new/bin/python" "$new/bin/node" "$new/bin/oidc" "$new/bin/oidc-browser" "$new/bin/ui" "$new/bin/java"
+  chmod +x "$new/bin/python" "$new/bin/node" "$new/bin/oidc" "$new/bin/oidc-browser" "$new/bin/ui" "$new/bin/lens" "$new/bin/java"
   # Last, since its presence means that all is there.
   mv "$new" "$all"
   say "built in $all"
