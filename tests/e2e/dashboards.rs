@@ -47,16 +47,24 @@ async fn k9s_is_as_its_picture_shows_it() {
     assert_eq!(drawn, named(&screen), "KUBEFOLD_DOCS=write makes {PICTURE} anew");
 }
 
-/// Lens and its heirs, by the library with which Freelens asks.
+/// What a client of `tests/clients` prints of the namespace of a demo: one line of JSON.
+async fn seen_by(name: &str, demo: &Demo) -> Value {
+    let mut process = tokio::process::Command::new(client(name));
+    process.arg(format!("--kubeconfig={}", demo.kubeconfig().display())).arg(format!("--namespace={NAMESPACE}"));
+    let said = tokio::time::timeout(SOON, process.kill_on_drop(true).output()).await.unwrap().unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    serde_json::from_slice(&said.stdout).unwrap()
+}
+
+/// Lens and its heirs, by the library with which Freelens asks; and the code of Headlamp's front end that keeps a list by a watch.
 #[tokio::test(flavor = "multi_thread")]
-async fn freelens_lists_every_page_and_edits_a_deployment() {
+async fn freelens_and_headlamp_list_watch_and_edit() {
     let demo = Demo::start(SECOND_PASS).await;
-    let mut lens = tokio::process::Command::new(client("lens"));
-    lens.arg(format!("--kubeconfig={}", demo.kubeconfig().display())).arg(format!("--namespace={NAMESPACE}"));
-    let said = tokio::time::timeout(SOON, lens.kill_on_drop(true).output()).await.unwrap().unwrap();
-    let error = String::from_utf8_lossy(&said.stderr);
-    assert!(said.status.success(), "{error}");
-    let seen: Value = serde_json::from_slice(&said.stdout).unwrap();
+    let kept = seen_by("headlamp", &demo).await;
+    let expected =
+        json!({"protocol": "base64.binary.k8s.io", "members": ["east", "north", "west"], "skipped": [], "others": 0});
+    assert_eq!(kept, expected, "of every event Headlamp's code makes the server's list");
+    let seen = seen_by("lens", &demo).await;
     for (page, one) in [
         ("NodeApi", "@west"),
         ("PodApi", "redis-0@east"),
@@ -78,7 +86,7 @@ async fn freelens_lists_every_page_and_edits_a_deployment() {
         .collect();
     assert_eq!(members, BTreeSet::from(["east", "north", "west"]), "{seen}");
     for what in ["may", "logs", "scaled", "deleted", "toldOfDeletions"] {
-        assert_eq!(seen[what], json!(true), "{what}: {seen}\n{error}");
+        assert_eq!(seen[what], json!(true), "{what}: {seen}");
     }
     assert!(seen["annotations"].as_array().unwrap().contains(&json!("edited=yes")), "{seen}");
 }

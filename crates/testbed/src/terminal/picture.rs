@@ -94,8 +94,10 @@ fn runs(screen: &Screen, row: usize, columns: usize) -> Vec<Run> {
 
 fn look(cell: &Cell) -> Look {
     let (ink, paper) = (coloured(cell.fgcolor()), coloured(cell.bgcolor()));
-    let (ink, paper) =
-        if cell.inverse() { (paper.or(Some(PAPER.to_owned())), ink.or(Some(INK.to_owned()))) } else { (ink, paper) };
+    if cell.inverse() {
+        let (ink, paper) = (paper.unwrap_or_else(|| PAPER.to_owned()), ink.unwrap_or_else(|| INK.to_owned()));
+        return Look { ink, paper: Some(paper), bold: cell.bold() };
+    }
     Look { ink: ink.unwrap_or_else(|| INK.to_owned()), paper, bold: cell.bold() }
 }
 
