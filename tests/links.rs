@@ -154,3 +154,55 @@ fn tests_that_the_design_names_exist() {
     }
     assert_none(errors);
 }
+
+/// What `scripts/docs` asks of the built site.
+#[test]
+fn a_broken_link_of_the_site_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = || {
+        let script = root().join("scripts/site/links.py");
+        let run = std::process::Command::new("python3").arg(script).arg(folder.path()).output().unwrap();
+        (run.status.success(), String::from_utf8(run.stderr).unwrap())
+    };
+    let page = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    page(
+        "a.html",
+        "<h1 id=top>A</h1><a href='b.html#below'>b</a><a href='https://example.com/'>elsewhere</a><a href='#top'>up</a>",
+    );
+    page("b.html", "<link rel=stylesheet href=style.css><p id=below>");
+    page("style.css", "body { background: url('data:image/png;base64,') }");
+    assert_eq!(check(), (true, "5 links of 2 pages lead somewhere\n".to_owned()));
+
+    page("a.html", "<a href=c.html>no file</a><a href=b.html#above>no id</a><a href=/b.html>root</a>");
+    page("b.html", "<script src=//example.com/x.js></script><style>@import 'https://example.com/y.css'</style>");
+    page("style.css", "@font-face { src: url(https://example.com/font.woff2) }");
+    let (passes, said) = check();
+    assert!(!passes, "{said}");
+    for wrong in [
+        "a.html: there is no file for c.html",
+        "a.html: b.html has no id for b.html#above",
+        "a.html: is a path from the root of a server: /b.html",
+        "b.html: is fetched from another site: //example.com/x.js",
+        "b.html: is fetched from another site: https://example.com/y.css",
+        "style.css: is fetched from another site: https://example.com/font.woff2",
+    ] {
+        assert!(said.lines().any(|line| line == wrong), "no {wrong:?} in\n{said}");
+    }
+}
+
+/// What `scripts/docs` makes the site of.
+#[test]
+fn the_site_has_every_page_of_the_documentation() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("src");
+    let script = root().join("scripts/site/pages.py");
+    let run = std::process::Command::new("python3").arg(script).arg(&out).current_dir(root()).output().unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let summary = fs::read_to_string(out.join("SUMMARY.md")).unwrap();
+    let mut all = Vec::new();
+    files(&root().join("docs"), "md", &mut all);
+    for page in all {
+        let name = page.strip_prefix(root()).unwrap().display().to_string();
+        assert_eq!(summary.matches(&format!("({name})")).count(), 1, "{name} in\n{summary}");
+    }
+}

@@ -73,6 +73,14 @@ build_node_modules() {
   cp node/package.json node/package-lock.json "$1/"
   (cd "$1" && npm ci --no-audit --no-fund --ignore-scripts)
 }
+# One file of Headlamp's front end: the package has it for plug-ins, and needs hundreds of others to be installed.
+build_headlamp() (
+  cd "$1"
+  npm pack --silent "@kinvolk/headlamp-plugin@0.14.0" >/dev/null
+  tar -xzf ./*.tgz --strip-components=6 package/lib/lib/k8s/api/v2/KubeList.js
+  rm ./*.tgz
+  echo "c260ea2f1221b5c326d4cfc637ee15c892d13c2bb4b1bc0b8e0b6e80f999ffce  KubeList.js" | sha256sum --check --quiet
+)
 build_python() {
   python3 -m venv "$1"
   "$1/bin/pip" --quiet --disable-pip-version-check install --only-binary :all: --no-deps -r python/requirements.txt
@@ -116,6 +124,8 @@ if [[ ! -d $all ]]; then
   # A module finds its packages beside itself.
   ln -s "$part/node_modules" "$new/node_modules"
   cp node/*.mjs "$new/"
+  part headlamp
+  ln -s "$part" "$new/headlamp"
   part python python/requirements.txt
   cp python/main.py "$new/"
   # A virtual environment is moved from where it was made, so that its python is right and its scripts are not.
@@ -124,11 +134,13 @@ if [[ ! -d $all ]]; then
   printf '#!/bin/sh\nexec node "$(dirname "$0")/../oidc.mjs" "$@"\n' >"$new/bin/oidc"
   printf '#!/bin/sh\nexec node "$(dirname "$0")/../browser.mjs" "$@"\n' >"$new/bin/oidc-browser"
   printf '#!/bin/sh\nexec node "$(dirname "$0")/../ui.mjs" "$@"\n' >"$new/bin/ui"
+  printf '#!/bin/sh\nexec node "$(dirname "$0")/../lens.mjs" "$@"\n' >"$new/bin/lens"
+  printf '#!/bin/sh\nexec node "$(dirname "$0")/../headlamp.mjs" "$@"\n' >"$new/bin/headlamp"
   part java java/pom.xml java/*.java
   # It ends soon, so a fast start is worth more than fast code.
   printf '#!/bin/sh\nexec java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xmx256m -cp "%s/classes:%s/lib/*" Main "$@"\n' \
     "$part" "$part" >"$new/bin/java"
-  chmod +x "$new/bin/python" "$new/bin/node" "$new/bin/oidc" "$new/bin/oidc-browser" "$new/bin/ui" "$new/bin/java"
+  chmod +x "$new/bin/python" "$new/bin/node" "$new/bin/oidc" "$new/bin/oidc-browser" "$new/bin/ui" "$new/bin/lens" "$new/bin/headlamp" "$new/bin/java"
   # Last, since its presence means that all is there.
   mv "$new" "$all"
   say "built in $all"

@@ -14,10 +14,14 @@ use std::{
 
 use testbed::{MemberOptions, Port, Process, Testbed, binary, eventually, program};
 
-use crate::provider::{Desk, Provider};
+use crate::{
+    demo::{Demo, SECOND_PASS},
+    provider::{Desk, Provider},
+};
 
 /// Commands that are not run, by page and beginning, and why.
-const NOT_RUN: [(&str, &str, &str); 8] = [
+const NOT_RUN: [(&str, &str, &str); 9] = [
+    (DRILL, "", "in a demo: the_failover_drill_works"),
     ("docs/run-apiserver.md", "kubefold apiserver migrate", "needs an etcd, and the server stopped: tests/e2e/etcd.rs"),
     ("README.md", "cargo run", "builds; tests/e2e/demo.rs runs what it built"),
     ("docs/demo.md", "kubefold demo", "a fleet of its own: tests/e2e/demo.rs"),
@@ -39,6 +43,8 @@ const NOT_RUN: [(&str, &str, &str); 8] = [
         "its policy and its third member are those of tests/e2e/write/plan.rs",
     ),
 ];
+/// A page that is followed in a demo.
+const DRILL: &str = "docs/failover-drill.md";
 /// The README first: it makes the fleet that the other pages use.
 const FIRST: &str = "README.md";
 const PORT: &str = "127.0.0.1:6443";
@@ -120,20 +126,8 @@ struct Shell {
 impl Shell {
     /// A home with a kubeconfig of every member, as people have.
     fn new(bed: &Testbed, folder: &Path) -> Self {
-        let bin = folder.join("bin");
+        let shell = Self::within(folder);
         fs::create_dir_all(folder.join(".kube")).unwrap();
-        fs::create_dir(&bin).unwrap();
-        std::os::unix::fs::symlink(program(), bin.join("kubefold")).unwrap();
-        std::os::unix::fs::symlink(binary("kubectl"), bin.join("kubectl")).unwrap();
-        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-        let shell = Self {
-            folder: folder.to_owned(),
-            path,
-            port: Port::reserve(),
-            serving: None,
-            apiserver: None,
-            apiserver_port: Port::reserve(),
-        };
         let files = bed.members().iter().map(|member| member.kubeconfig().display().to_string());
         let files = files.collect::<Vec<_>>().join(":");
         let merged = std::process::Command::new(binary("kubectl"))
@@ -143,6 +137,22 @@ impl Shell {
             .unwrap();
         fs::write(folder.join(".kube/config"), merged.stdout).unwrap();
         shell
+    }
+
+    /// A folder, and the two programs.
+    fn within(folder: &Path) -> Self {
+        let bin = folder.join("bin");
+        fs::create_dir(&bin).unwrap();
+        std::os::unix::fs::symlink(program(), bin.join("kubefold")).unwrap();
+        std::os::unix::fs::symlink(binary("kubectl"), bin.join("kubectl")).unwrap();
+        Self {
+            folder: folder.to_owned(),
+            path: format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()),
+            port: Port::reserve(),
+            serving: None,
+            apiserver: None,
+            apiserver_port: Port::reserve(),
+        }
     }
 
     async fn run(&mut self, command: &str) -> Result<String, String> {
@@ -241,6 +251,9 @@ async fn every_command_of_the_docs_works() {
     let links: Vec<String> = pages.iter().flat_map(|(page, text)| dead_links(page, text)).collect();
     assert!(links.is_empty(), "links that lead nowhere: {links:?}");
     let bed = Testbed::start(&["east", "west"], MemberOptions::with_workloads(1)).await;
+    for member in bed.members() {
+        member.apply(include_str!("../../deploy/member-rbac.yaml")).await;
+    }
     let folder = tempfile::tempdir().unwrap();
     let mut shell = Shell::new(&bed, folder.path());
     let mut excused = Vec::new();
@@ -252,6 +265,16 @@ async fn every_command_of_the_docs_works() {
     for excuse in NOT_RUN {
         assert!(excused.contains(&excuse), "not in the docs any more: {excuse:?}");
     }
+}
+
+/// In a demo, whose start is the page's first command.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_failover_drill_works() {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(DRILL)).unwrap();
+    let (_, text) = text.split_once("$ kubefold demo --calm\n").unwrap();
+    let demo = Demo::start(SECOND_PASS).await;
+    let count = Shell::within(demo.folder()).follow("the drill", &format!("```console\n{text}"), &mut Vec::new()).await;
+    assert!(count > 12, "{count} commands");
 }
 
 /// The page about single sign-on, with a provider in the place of the issuer, and a browser with a person before it.

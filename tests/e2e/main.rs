@@ -28,6 +28,7 @@ mod clients;
 mod cluster_profiles;
 mod clusters;
 mod config;
+mod dashboards;
 mod demo;
 mod deploy;
 mod differential;

@@ -69,7 +69,7 @@ pub use relay::Relay;
 pub use saboteur::{Kind, Lie, Saboteur};
 pub use sample_apiserver::SampleApiServer;
 pub use shared::SharedMembers;
-pub use terminal::Terminal;
+pub use terminal::{ScreenSize, Terminal};
 pub use webhook::{Reply, Webhook, ca_bundle};
 
 /// Says what was measured, for whoever reads the output with `--nocapture`; nothing is asserted on it.

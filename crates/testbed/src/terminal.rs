@@ -9,23 +9,38 @@ use std::{
 
 use super::{Process, directory};
 
-/// Rows and columns of the screen.
-const SIZE: [NonZeroU16; 2] = [NonZeroU16::new(50).unwrap(), NonZeroU16::new(200).unwrap()];
+mod picture;
+
+/// Rows and columns of a screen.
+pub type ScreenSize = [NonZeroU16; 2];
+/// Of a screen that cuts nothing.
+const LARGE: ScreenSize = [NonZeroU16::new(50).unwrap(), NonZeroU16::new(200).unwrap()];
 
 /// A running program that believes in a terminal.
 pub struct Terminal {
     process: Process,
     keys: ChildStdin,
     home: tempfile::TempDir,
+    size: ScreenSize,
 }
 
 impl Terminal {
-    /// Starts a program in an empty home.
+    /// Starts a program in an empty home, on a large screen.
     pub fn start(program: &Path, args: &[&str]) -> Self {
+        Self::start_with(program, args, LARGE, &[])
+    }
+
+    /// Starts a program on a screen of this size, in a home with these files: paths and texts. A path may begin with `XDG_CONFIG_HOME/`.
+    pub fn start_with(program: &Path, args: &[&str], size: ScreenSize, files: &[(&str, &str)]) -> Self {
         let home = directory::temporary("terminal");
+        for (path, text) in files {
+            let path = home.path().join(path);
+            let folder = path.parent().expect("a file of the home");
+            std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, text)).expect("a home to write to");
+        }
         let words = std::iter::once(program.to_str().expect("UTF-8")).chain(args.iter().copied());
         let command = words.map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ");
-        let [rows, columns] = SIZE;
+        let [rows, columns] = size;
         let command = format!("stty rows {rows} cols {columns}; exec {command}");
         let home_path = home.path().to_owned();
         // util-linux: a terminal of its own around a command.
@@ -39,7 +54,7 @@ impl Terminal {
                 }
             });
         let keys = process.take_stdin().expect("a pipe");
-        Self { process, keys, home }
+        Self { process, keys, home, size }
     }
 
     /// Presses keys.
@@ -49,9 +64,18 @@ impl Terminal {
 
     /// The text on the screen now.
     pub fn screen(&self) -> String {
-        let mut parser = vt100::Parser::new(SIZE[0], SIZE[1], 0);
+        self.parser().screen().contents()
+    }
+
+    /// The screen now, as an SVG with this description.
+    pub fn picture(&self, description: &str) -> String {
+        picture::drawn(self.parser().screen(), description)
+    }
+
+    fn parser(&self) -> vt100::Parser {
+        let mut parser = vt100::Parser::new(self.size[0], self.size[1], 0);
         parser.process(&std::fs::read(self.home.path().join("screen")).unwrap_or_default());
-        parser.screen().contents()
+        parser
     }
 
     /// Waits until the screen shows all of these.
