@@ -167,3 +167,67 @@ async fn call(etcd: &Api, method: &str, body: &Value) -> Result<Value, String> {
         _ => Err(format!("etcd: {answer}")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(of: &[(&str, &str)]) -> Pairs {
+        of.iter().map(|(key, value)| (format!("/registry/{key}"), (*value).to_owned())).collect()
+    }
+
+    fn way(now: &[(&str, &str)], groups: &[&str]) -> Result<Way, String> {
+        let before = pairs(&[
+            ("apiregistration.k8s.io/apiservices/v1.apps", "1"),
+            ("clusterroles/view", "1"),
+            ("leases/kube-system/apiserver-1", "1"),
+            ("namespaces/default", "1"),
+            ("ranges/servicenodeports", "1"),
+        ]);
+        let mut all = before.clone();
+        all.extend(pairs(now));
+        all.retain(|_, value| value != "gone");
+        Baseline(before).way_from(&all, &groups.iter().map(|group| (*group).to_owned()).collect())
+    }
+
+    #[test]
+    fn what_is_new_is_deleted_and_what_has_changed_or_is_gone_is_put_back() {
+        let way =
+            way(&[("pods/default/web", "1"), ("clusterroles/view", "2"), ("namespaces/default", "gone")], &[]).unwrap();
+        let key = |key: &str| STANDARD.encode(format!("/registry/{key}"));
+        let put = |name: &str| json!({"requestPut": {"key": key(name), "value": "1"}});
+        let deleted = json!({"requestDeleteRange": {"key": key("pods/default/web")}});
+        assert_eq!(way.operations, [put("clusterroles/view"), deleted, put("namespaces/default")]);
+        assert!(!way.is_pending);
+    }
+
+    #[test]
+    fn what_a_kube_apiserver_writes_itself_is_no_change() {
+        let way = way(&[("leases/kube-system/apiserver-1", "2"), ("leases/kube-node-lease/node-0", "1")], &[]).unwrap();
+        assert!(way.operations.is_empty() && !way.is_pending, "{way:?}");
+    }
+
+    #[test]
+    fn a_defined_type_goes_with_its_objects_and_is_awaited() {
+        let definition = ("apiextensions.k8s.io/customresourcedefinitions/things.left.io", "1");
+        let (object, service) =
+            (("left.io/things/default/a", "1"), ("apiregistration.k8s.io/apiservices/v1.left.io", "1"));
+        let first = way(&[definition, object, service], &["left.io"]).unwrap();
+        assert_eq!((first.operations.len(), first.is_pending), (2, true), "{first:?}");
+        let then = way(&[service], &["left.io"]).unwrap();
+        assert_eq!((then.operations.len(), then.is_pending), (0, true), "{then:?}");
+    }
+
+    #[test]
+    fn what_lives_on_in_a_kube_apiserver_is_refused() {
+        for (key, value) in [
+            ("ranges/servicenodeports", "2"),
+            ("resourcequotas/default/small", "1"),
+            ("apiregistration.k8s.io/apiservices/v1.apps", "2"),
+            ("apiregistration.k8s.io/apiservices/v1.metrics.k8s.io", "1"),
+            ("nobodys.io/things/default/a", "1"),
+        ] {
+            assert_eq!(way(&[(key, value)], &[]).unwrap_err(), format!("/registry/{key} has changed"));
+        }
+    }
+}
