@@ -8,6 +8,7 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::Api;
 
@@ -16,6 +17,8 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// What the servers need to see in their watches what etcd has told the kube-apiserver, and to end what they were about:
 /// some milliseconds, or more on a busy machine.
 const SETTLING: Duration = Duration::from_millis(200);
+/// For what a member's servers make at their start to be complete.
+const COMPLETE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Operations in one transaction: etcd's default for `--max-txn-ops`.
 const OPERATIONS_MAX: usize = 128;
 /// The kinds whose objects a kube-apiserver forgets as soon as etcd has: it reads them with every use, or follows them by a
@@ -55,9 +58,38 @@ const FORGOTTEN: &[&str] = &[
     "validatingwebhookconfigurations",
 ];
 
-/// What a kube-apiserver keeps for itself, and goes on to write.
-const OWN: &[&str] =
-    &["/registry/leases/kube-system/apiserver-", "/registry/masterleases/", "/registry/peerserverleases/"];
+/// What the servers keep for themselves, and go on to write; and the accounts that the controllers work as.
+const OWN: &[&str] = &[
+    "/registry/leases/kube-node-lease/",
+    "/registry/leases/kube-system/apiserver-",
+    "/registry/masterleases/",
+    "/registry/peerserverleases/",
+    "/registry/serviceaccounts/kube-system/",
+];
+/// What a kube-apiserver makes at its start without that `/readyz` waits for it.
+const MADE_LATE: &[&str] = &[
+    "/registry/configmaps/kube-system/extension-apiserver-authentication",
+    "/registry/configmaps/kube-system/kube-apiserver-legacy-service-account-token-tracking",
+    "/registry/ipaddresses/10.96.0.1",
+    "/registry/namespaces/default",
+    "/registry/namespaces/kube-node-lease",
+    "/registry/namespaces/kube-public",
+    "/registry/namespaces/kube-system",
+    "/registry/ranges/servicenodeports",
+    "/registry/servicecidrs/kubernetes",
+    "/registry/services/specs/default/kubernetes",
+];
+/// What controllers add to that.
+const MADE_LATE_BY_CONTROLLERS: &[&str] = &[
+    "/registry/configmaps/default/kube-root-ca.crt",
+    "/registry/configmaps/kube-node-lease/kube-root-ca.crt",
+    "/registry/configmaps/kube-public/kube-root-ca.crt",
+    "/registry/configmaps/kube-system/kube-root-ca.crt",
+    "/registry/serviceaccounts/default/default",
+    "/registry/serviceaccounts/kube-node-lease/default",
+    "/registry/serviceaccounts/kube-public/default",
+    "/registry/serviceaccounts/kube-system/default",
+];
 const DEFINITIONS: &str = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
 /// A kube-apiserver makes and removes those of defined types itself.
 const SERVICES: &str = "/registry/apiregistration.k8s.io/apiservices/";
@@ -79,9 +111,22 @@ struct Way {
 }
 
 impl Baseline {
-    /// The objects that a member has now.
-    pub(crate) async fn of(etcd: &Api) -> Result<Self, String> {
-        Ok(Self(pairs(etcd).await?))
+    /// The objects of a member that has just become ready, once its servers have made all that they make at their start.
+    ///
+    /// Errors: etcd's, or what is not there in time.
+    pub(crate) async fn of(etcd: &Api, controllers: bool) -> Result<Self, String> {
+        let end = Instant::now() + COMPLETE_TIMEOUT;
+        let late = MADE_LATE.iter().chain(MADE_LATE_BY_CONTROLLERS.iter().filter(|_| controllers));
+        let mut before = pairs(etcd).await?;
+        loop {
+            tokio::time::sleep(SETTLING).await;
+            let now = pairs(etcd).await?;
+            match late.clone().find(|key| !now.contains_key(**key)) {
+                None if now == before => return Ok(Self(now)),
+                missing if Instant::now() > end => return Err(format!("it still changes; missing: {missing:?}")),
+                _ => before = now,
+            }
+        }
     }
 
     /// Makes a member as it was, under servers that run; without an end if they never stop what a test began.

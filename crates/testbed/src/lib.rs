@@ -1,8 +1,9 @@
 //! The testbed: real clusters, the real program before them, and the real clients of both, all on this machine.
 //!
 //! Everything stops with the value that started it, also in a panic; and with the test process, however that ends
-//! (see [`process`]). Members that tests share stop with the process alone (see [`SharedMembers`]). Ports are reserved, data lives in temporary directories, and every server writes its log there;
-//! `KUBEFOLD_TESTBED_KEEP=1` keeps the directories.
+//! (see [`process`]). Members that tests share stop with the process alone (see [`SharedMembers`]), and so do those of a
+//! [`Testbed`] that wait for another test. Ports are reserved, data lives in temporary directories, and every server writes its
+//! log there; `KUBEFOLD_TESTBED_KEEP=1` keeps the directories.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -24,7 +24,7 @@ const READY_TIMEOUT: Duration = Duration::from_secs(90);
 /// Attempts to start a member whose port a stranger took between our look and the server's.
 const START_ATTEMPTS: usize = 3;
 /// For a member to be as it was when it had started.
-const RESET_TIMEOUT: Duration = Duration::from_secs(20);
+const RESET_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a member is made of, beyond etcd and kube-apiserver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -306,10 +306,14 @@ impl Member {
         tokio::time::timeout(RESET_TIMEOUT, reset).await.unwrap_or_else(|_| Err(format!("no end in {RESET_TIMEOUT:?}")))
     }
 
+    /// Without a baseline the member is for one test.
     async fn keep_baseline(&mut self) {
-        if !self.options().audit && self.options().apiserver_args.is_empty() {
-            let baseline = Baseline::of(&Api::of_plain_server(&self.etcd_url())).await;
-            self.baseline = Some(baseline.unwrap_or_else(|error| panic!("the objects of {}: {error}", self.name())));
+        let MemberOptions { controllers, audit, apiserver_args, .. } = self.options();
+        if !audit && apiserver_args.is_empty() {
+            match Baseline::of(&Api::of_plain_server(&self.etcd_url()), *controllers).await {
+                Ok(baseline) => self.baseline = Some(baseline),
+                Err(cause) => super::figure(&format!("{} is for one test: {cause}", self.name())),
+            }
         }
     }
 

@@ -2,7 +2,6 @@
 //!
 //! A start is most of what a member costs a test. So a member whose test has passed waits for the next test that wants one
 //! of its name and options, and is made then what it was when it was started, or discarded where that is in doubt.
-//! `KUBEFOLD_TESTBED_REUSE=0` starts new ones for every test.
 
 use std::mem;
 
@@ -28,9 +27,6 @@ pub(crate) async fn take(name: &str, options: MemberOptions) -> Member {
 
 /// Keeps the members of a test that has passed for another one.
 pub(crate) fn give_back(members: &mut Vec<Member>) {
-    if std::env::var("KUBEFOLD_TESTBED_REUSE").is_ok_and(|reuse| reuse == "0") {
-        return;
-    }
     let reusable = mem::take(members).into_iter().filter(Member::is_reusable);
     let mut idle = IDLE.lock();
     idle.extend(reusable);
