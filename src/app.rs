@@ -3,6 +3,7 @@
 #[cfg(feature = "apiserver")]
 pub mod apiserver;
 mod applied;
+mod carry;
 mod database;
 mod front;
 mod kept;
@@ -13,6 +14,7 @@ mod records;
 mod security;
 mod signals;
 mod standby;
+mod state_move;
 
 use std::{
     collections::BTreeSet,
@@ -44,6 +46,7 @@ pub use self::{
     database::{DatabaseFileError, StateUrl, StateUrlError},
     options::{AdvertiseError, Advertised, FrontProxy, Options, ServingOptions, StateSource},
     records::{STATE_MARK, StateOpenError},
+    state_move::{StateMove, StateMoveError, StateMoved, run as move_state},
 };
 use crate::{
     access::Access,

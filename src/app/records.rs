@@ -1,6 +1,10 @@
 //! Where records, own objects and the mirror stand: in the state directory, or in PostgreSQL.
 
-use std::{net::SocketAddr, path::Path, sync::Arc};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use anyhow::Context;
 use kubefold_sql::{Announcement, Candidate, Postgres, PostgresError};
@@ -10,11 +14,13 @@ use prometheus_client::{
     metrics::MetricType,
     registry::Registry as Exported,
 };
+use rustls::ClientConfig;
 use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
 use super::{
-    database::{self, DatabaseFileError, StateUrlError},
+    carry::{Place, check_whole},
+    database::{self, DatabaseFileError, StateUrl, StateUrlError},
     options::{Options, StateSource},
 };
 use crate::{
@@ -30,7 +36,7 @@ use kubefold_serving::health::Check;
 /// In the state directory: what of the database was seen last. Where it is, the state is in PostgreSQL.
 pub const STATE_MARK: &str = "postgres-mark";
 /// The files of a kubefold that had its state in the directory.
-const FILES: [&str; 2] = ["state.db", "own.db"];
+pub(super) const FILES: [&str; 2] = [journal::FILE, own::FILE];
 
 /// Why the state in PostgreSQL cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +45,7 @@ pub enum StateOpenError {
     #[error("--state-url-file {0}")]
     UrlFile(DatabaseFileError),
     #[error("--state-url-file {}: {source}", .path.display())]
-    Url { path: std::path::PathBuf, source: StateUrlError },
+    Url { path: PathBuf, source: StateUrlError },
     #[error("--state-ca-file {0}")]
     Authority(DatabaseFileError),
     #[error("state {place}: {source}")]
@@ -49,8 +55,8 @@ pub enum StateOpenError {
     )]
     InUse { place: String, source: PostgresError },
     #[error(
-        "the state directory {directory} has {file} of a kubefold that ran without --state, and what is in it is not taken over; \
-         move {file} and what is beside it away to begin without it"
+        "the state directory {directory} has {file} of a kubefold that ran without --state; bring what is in it into the database \
+         with kubefold state move, or move {file} and what is beside it away to begin without it"
     )]
     Other { directory: String, file: &'static str },
     #[error("the state in PostgreSQL was not opened: {0}")]
@@ -85,6 +91,53 @@ pub(super) enum Records {
     Postgres(Arc<Postgres>),
 }
 
+/// A database as an operator names it.
+struct Named {
+    url: StateUrl,
+    tls: ClientConfig,
+    mark: PathBuf,
+}
+
+impl Named {
+    fn of(source: &StateSource, authority: Option<&Path>, directory: &Path) -> Result<Self, StateOpenError> {
+        let url = match source {
+            StateSource::Url(url) => url.clone(),
+            StateSource::File(path) => {
+                let text = database::read_url(path).map_err(StateOpenError::UrlFile)?;
+                text.parse().map_err(|source| StateOpenError::Url { path: path.clone(), source })?
+            }
+        };
+        let tls = database::tls(authority).map_err(StateOpenError::Authority)?;
+        Ok(Self { url, tls, mark: directory.join(STATE_MARK) })
+    }
+
+    /// Connects, and does something with the connection, which may block.
+    async fn open<T: Send + 'static>(
+        self,
+        open: impl FnOnce(Candidate) -> Result<T, PostgresError> + Send + 'static,
+    ) -> Result<T, StateOpenError> {
+        let Self { url, tls, mark } = self;
+        let place = format!("{url:?}");
+        let schemas = [journal::SCHEMA, mirror::SCHEMA, own::SCHEMA];
+        let opened = spawn_blocking(move || open(Candidate::new(url.text(), tls, &schemas, mark)?)).await?;
+        opened.map_err(|source| match source {
+            PostgresError::InUse(_) => StateOpenError::InUse { place, source },
+            source => StateOpenError::Postgres { place, source },
+        })
+    }
+}
+
+/// Takes a database for this process alone. The state directory is the one of the kubefold whose state it has, or will have.
+///
+/// Errors: it cannot be used, or another process has it.
+pub(super) async fn take(
+    source: &StateSource,
+    authority: Option<&Path>,
+    directory: &Path,
+) -> Result<Arc<Postgres>, StateOpenError> {
+    Named::of(source, authority, directory)?.open(Candidate::take).await
+}
+
 /// What a start comes to.
 pub(super) enum Opening {
     /// This process has the state.
@@ -99,24 +152,13 @@ impl Records {
     ///
     /// Errors: it cannot be used, or another process has it and this one cannot wait.
     pub(super) async fn open(options: &Options, state: &StateDir) -> Result<Opening, StateOpenError> {
-        let url = match &options.state {
-            None => return Ok(Opening::Here(Self::Directory)),
-            Some(StateSource::Url(url)) => url.clone(),
-            Some(StateSource::File(path)) => {
-                let text = database::read_url(path).map_err(StateOpenError::UrlFile)?;
-                text.parse().map_err(|source| StateOpenError::Url { path: path.clone(), source })?
-            }
-        };
-        let tls = database::tls(options.state_ca.as_deref()).map_err(StateOpenError::Authority)?;
+        let Some(source) = &options.state else { return Ok(Opening::Here(Self::Directory)) };
+        let named = Named::of(source, options.state_ca.as_deref(), state.path())?;
         if let Some(file) = FILES.into_iter().find(|file| state.path().join(file).exists()) {
             return Err(StateOpenError::Other { directory: state.path().display().to_string(), file });
         }
-        let place = format!("{url:?}");
-        let schemas = [journal::SCHEMA, mirror::SCHEMA, own::SCHEMA];
-        let mark = state.path().join(STATE_MARK);
         let waits = options.state_key_file.is_some();
-        let open = move || {
-            let mut candidate = Candidate::new(url.text(), tls, &schemas, mark)?;
+        let open = move |mut candidate: Candidate| {
             if !waits {
                 return candidate.take().map(|state| Opening::Here(Self::taken(state)));
             }
@@ -125,10 +167,7 @@ impl Records {
                 None => Opening::Waits(Box::new(candidate)),
             })
         };
-        spawn_blocking(open).await?.map_err(|source| match source {
-            PostgresError::InUse(_) => StateOpenError::InUse { place, source },
-            source => StateOpenError::Postgres { place, source },
-        })
+        named.open(open).await
     }
 
     /// In a database that is this process's.
@@ -184,11 +223,17 @@ impl Records {
     }
 
     /// The storage of kubefold's own objects.
-    pub(super) async fn own(&self, directory: &Path) -> Result<Arc<dyn Storage>, own::OwnStartError> {
-        match self {
-            Self::Directory => own::open(directory).await,
-            Self::Postgres(state) => own::open_in(state.dialer(own::SCHEMA)).await,
-        }
+    ///
+    /// Errors: it cannot be opened, or has a part only, from a move that was interrupted.
+    pub(super) async fn own(&self, directory: &Path) -> anyhow::Result<Arc<dyn Storage>> {
+        let state = match self {
+            Self::Directory => return Ok(own::open(directory).await?),
+            Self::Postgres(state) => state,
+        };
+        let storage = own::open_in(state.dialer(own::SCHEMA)).await?;
+        let place = Place { storage, name: state.place().to_owned() };
+        check_whole(&place).await?;
+        Ok(place.storage)
     }
 
     /// What an earlier process knew of the members' objects.

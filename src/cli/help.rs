@@ -72,8 +72,17 @@ Examples:
   # From the file in a state directory to etcd
   kubefold apiserver migrate --from sqlite:./state --to etcd://127.0.0.1:2379
 
-Stop the server first. It may be interrupted, and goes on when it is run again; no server serves the target before it is done. Objects
-get new revisions, so start controllers and other clients that hold some anew. docs/run-apiserver.md says more.";
+Stop the server first. It may be interrupted, and goes on when it is run again; no server serves the target before it is done. Revisions
+go on above those of before, except in etcd, which counts them itself: start controllers and other clients of it anew. docs/run-apiserver.md says more.";
+
+pub(super) const STATE_MOVE: &str = "\
+Examples:
+  # Before a second replica is added
+  kubefold state move --state-dir /var/lib/kubefold --state-url-file /etc/kubefold/state-url
+  kubefold serve --config clusters.yaml --state-dir /var/lib/kubefold --state-url-file /etc/kubefold/state-url
+
+Stop kubefold first. The move may be interrupted, and goes on when it is run again. The mirror is not moved: kubefold lists all members anew
+once. docs/operations.md says more.";
 
 pub(super) const REWRITE: &str = "\
 Examples:

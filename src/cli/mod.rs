@@ -37,6 +37,7 @@ mod rewrite;
 mod search;
 mod served;
 mod serving;
+mod state;
 mod status;
 mod top;
 mod ui;
@@ -53,7 +54,7 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use http::Uri;
 
 use crate::{
-    app::{self, AdvertiseError, Advertised, ServingOptions, StateOpenError, StateSource, StateUrl},
+    app::{self, AdvertiseError, Advertised, ServingOptions, StateOpenError},
     authn::AuthnError,
     config::ConfigError,
     read::Freshness,
@@ -164,6 +165,9 @@ enum Command {
     /// Remove the placement marker from every object in the members, to stop using kubefold.
     #[command(after_help = help::RELEASE)]
     Release(release::Release),
+    /// Move what kubefold keeps in its state directory into PostgreSQL.
+    #[command(subcommand)]
+    State(state::State),
     /// Join a cluster: make kubefold's two identities in it, and add it to clusters.yaml.
     #[command(after_help = help::JOIN)]
     Join(join::Join),
@@ -192,23 +196,8 @@ struct Serve {
     config: PathBuf,
     #[command(flatten)]
     serving: serving::ServingFlags,
-    /// A database of PostgreSQL for unfinished writes, kubefold's own objects and the mirror: postgres://USER@HOST/DATABASE.
-    /// With a key file, a further process waits until it can take over, and hands requests on until then. Default: files in the
-    /// state directory.
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "KUBEFOLD_STATE_URL",
-        hide_env_values = true,
-        conflicts_with = "state_url_file"
-    )]
-    state: Option<StateUrl>,
-    /// A file with that URL, for one with a password, which other users of the machine see in a command line.
-    #[arg(long, value_name = "FILE")]
-    state_url_file: Option<PathBuf>,
-    /// The authority of the database's certificate (PEM). Default: the authorities that this machine trusts.
-    #[arg(long, value_name = "FILE")]
-    state_ca_file: Option<PathBuf>,
+    #[command(flatten)]
+    database: state::DatabaseFlags,
     /// The key that encrypts unfinished writes on disk: 32 random bytes in base64. Default: state.key in the state directory,
     /// which kubefold makes. Keep it elsewhere, such as in a mounted Secret, so that a copy of the directory is of no use alone.
     #[arg(long, value_name = "FILE")]
@@ -305,6 +294,7 @@ pub fn main() -> ExitCode {
         Command::Auth(flags) => explain::run(&flags),
         Command::Doctor(flags) => doctor::run(&flags),
         Command::Release(flags) => release::run(&flags),
+        Command::State(command) => state::run(command),
         Command::Join(flags) => join::join(&flags),
         Command::Unjoin(flags) => join::unjoin(&flags),
         Command::Aggregation(flags) => aggregation::run(&flags),
@@ -333,13 +323,14 @@ fn ended(result: anyhow::Result<()>, failed: u8) -> ExitCode {
 
 fn serve(flags: Serve) -> anyhow::Result<()> {
     flags.serving.start_log();
-    let state = flags.state_url_file.map(StateSource::File).or_else(|| flags.state.map(StateSource::Url));
+    let state_ca = flags.database.authority();
+    let state = flags.database.source();
     let has_replicas = state.is_some() && flags.state_key_file.is_some();
     let options = app::Options {
         config: flags.config,
         serving: ServingOptions { has_replicas, ..flags.serving.options() },
         state,
-        state_ca: flags.state_ca_file,
+        state_ca,
         state_key_file: flags.state_key_file,
         advertise: flags.advertise,
         freshness: match flags.freshness {
@@ -387,6 +378,7 @@ fn is_misused(error: &anyhow::Error) -> bool {
             || cause.is::<AuditError>()
             || cause.is::<bench::PlanError>()
             || cause.downcast_ref::<StateOpenError>().is_some_and(StateOpenError::is_given)
+            || cause.downcast_ref::<app::StateMoveError>().is_some_and(app::StateMoveError::is_given)
             || is_of_storage(cause)
     };
     error.chain().any(is_given)

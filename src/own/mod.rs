@@ -61,7 +61,7 @@ pub const GROUP: &str = OWN_GROUP;
 /// Their version.
 pub const VERSION: &str = "v1alpha1";
 /// In the state directory.
-const FILE: &str = "own.db";
+pub const FILE: &str = "own.db";
 /// The schema of PostgreSQL that has them, where state is there.
 pub const SCHEMA: &str = "kubefold_own";
 

@@ -28,7 +28,7 @@ pub use crate::write::journal::{
     placement::{Goal, Overriding, Placement, Stage, Wanted},
     record::{Amended, Before, Entry, EntryTarget, Everywhere, Listed, Step, Verb},
     sealed::DamagedRecord,
-    table::{JournalOpenError, SCHEMA},
+    table::{FILE, JournalOpenError, SCHEMA},
 };
 use crate::{
     config::MemberName,
@@ -144,6 +144,14 @@ impl Journal {
     /// Blocks; to be called at start. Errors: the database cannot be read and written; the key is not its.
     pub fn open_in(state: &Arc<Postgres>, key: &KeyFile) -> Result<Self, JournalOpenError> {
         let opened = Table::open_in(state, key)?;
+        Ok(Self { state: Some(Arc::clone(state)), ..Self::of(opened)? })
+    }
+
+    /// Opens the journal in PostgreSQL, with what the journal in a directory has in place of its own.
+    ///
+    /// Blocks. Errors: those of [`Self::open`] and of [`Self::open_in`].
+    pub fn take_over(directory: &Path, state: &Arc<Postgres>, key: &KeyFile) -> Result<Self, JournalOpenError> {
+        let opened = Table::take_over(directory, state, key)?;
         Ok(Self { state: Some(Arc::clone(state)), ..Self::of(opened)? })
     }
 

@@ -1,6 +1,6 @@
 //! State in PostgreSQL: the next process finds what the last one wrote; reads work while the database cannot be reached.
 
-use std::{fs, time::Duration};
+use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use testbed::{
     Api, FleetFile, Kubefold, Member, MemberOptions, PostgresServer, Relay, Testbed, eventually,
     objects::{create_many, exact, listed},
+    program,
+    samples::namespace,
 };
 
 use crate::{
@@ -85,6 +87,119 @@ async fn state_in_postgresql_outlives_processes_and_outages() {
     let known = killed_behind(&fleet, west, &to_west).await;
     away(&fleet, &database).await;
     restored(&fleet, &server, known.len()).await;
+}
+
+const SPACE: &str = "state";
+const SHADOWS: &str = "/apis/kubefold.io/v1alpha1/namespaces/state/shadowresources";
+
+/// What is in the directory is in the database after a move, whenever that was killed, and kubefold goes on with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn state_of_a_directory_is_moved_into_postgresql_and_goes_on_there() {
+    let bed = Testbed::shared(&["east", "west"]).await;
+    let (east, west) = (&bed["east"], &bed["west"]);
+    tokio::join!(namespace(east, SPACE), namespace(west, SPACE));
+    let (to_west, server) = (Relay::before(west).await, PostgresServer::start());
+    let url = server.url("postgres");
+    let file = FleetFile::default().member(east, 1).entry("west", &west.kubeconfig_through(&to_west), 1, "");
+    let mut fleet = Kubefold::start(&file).await;
+    let revision = fill(&fleet, &to_west).await;
+
+    let state_move = ["state", "move", "--state", url.as_str()];
+    let refused = async |fleet: &Kubefold, args: &[&str], why: &str| {
+        let ended = fleet.command(args).await;
+        let told = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(!ended.status.success() && told.contains(why), "{told}");
+    };
+    refused(&fleet, &state_move, "another kubefold process uses it").await;
+    assert!(fleet.terminate(SOON).await.success(), "{}", fleet.log());
+    let other = tempfile::tempdir().unwrap();
+    fs::set_permissions(other.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    for name in ["own.db", "state.db", "state.key"] {
+        fs::copy(fleet.state_dir().join(name), other.path().join(name)).unwrap();
+    }
+
+    // Killed wherever it is, once it has begun. Then it goes on.
+    let mut killed = tokio::process::Command::new(program());
+    killed.args(state_move).arg("--state-dir").arg(fleet.state_dir()).kill_on_drop(true);
+    let mut killed = killed.spawn().unwrap();
+    eventually(SOON, async || {
+        let tables = server.sql("SELECT count(*) FROM pg_class WHERE relname = 'kubefold_changes'");
+        (tables == "1").then_some(()).ok_or(tables)
+    })
+    .await;
+    killed.kill().await.unwrap();
+    if fleet.state_dir().join("own.db").exists() {
+        let config = fleet.config();
+        let serve = ["serve", "--listen=127.0.0.1:0", "--config", config.to_str().unwrap(), "--state", &url];
+        refused(&fleet, &serve, "kubefold state move").await;
+        let moved = fleet.command(&state_move).await;
+        let told = String::from_utf8_lossy(&moved.stdout).into_owned();
+        assert!(moved.status.success() && told.contains("has the state (unfinished writes: 1"), "{told} {moved:?}");
+    }
+    refused(&fleet, &state_move, "has no state to move").await;
+    let from_other = ["state", "move", "--state", &url, "--state-dir", other.path().to_str().unwrap()];
+    let (code, _, told) = run(&from_other, other.path()).await;
+    assert!(code == Some(1) && told.contains("has the state of another kubefold"), "{told}");
+    assert!(fleet.state_dir().join("own.db.moved").exists() && fleet.state_dir().join("state.db.moved").exists());
+
+    fleet.restart_with(&["--state", &url]).await;
+    is_there(&fleet, revision).await;
+    to_west.restore().await;
+    let caught_up = ["get", "configmap", "behind", "-n", SPACE, "--ignore-not-found", "-o", "jsonpath={.data.k}"];
+    eventually(SOON, async || {
+        let value = west.kubectl(&caught_up).await.ok().to_owned();
+        (value == "1").then_some(()).ok_or(value)
+    })
+    .await;
+}
+
+/// A Secret and a ShadowResource of its own, a cordoned member, and a write that does not reach one. Gives the revision of the
+/// own objects.
+async fn fill(fleet: &Kubefold, to_west: &Relay) -> String {
+    let api = fleet.api().await;
+    let secret = ["create", "secret", "generic", "kept", "-n", "kubefold-system", "--from-literal=k=hunter2"];
+    fleet.kubectl(&secret).await.ok();
+    let item = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "item", "namespace": SPACE}});
+    let shadow = json!({"apiVersion": "kubefold.io/v1alpha1", "kind": "ShadowResource",
+        "metadata": {"name": "kept", "namespace": SPACE}, "spec": {"flowList": [item]}});
+    // More revisions than the database gives out while the objects are moved.
+    let secrets = "/api/v1/namespaces/kubefold-system/secrets";
+    for _ in 0..40 {
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "gone"}});
+        api.create(secrets, &secret).await;
+        api.request(Method::DELETE, &format!("{secrets}/gone"), "").await.ok();
+    }
+    api.create(SHADOWS, &shadow).await;
+    let cordoned = fleet.command(&["cordon", "east"]).await;
+    assert!(cordoned.status.success(), "{cordoned:?}");
+    to_west.cut().await;
+    let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "behind"}, "data": {"k": "1"}});
+    let maps = format!("/api/v1/namespaces/{SPACE}/configmaps");
+    eventually(SOON, async || {
+        let answer = api.request(Method::POST, &maps, body.to_string()).await;
+        (answer.status == StatusCode::CREATED).then_some(()).ok_or_else(|| answer.to_string())
+    })
+    .await;
+    api.get(SHADOWS).await["metadata"]["resourceVersion"].as_str().unwrap().to_owned()
+}
+
+/// Everything that [`fill`] made. `revision`: of the own objects before the move.
+async fn is_there(fleet: &Kubefold, revision: String) {
+    let api = fleet.api().await;
+    let status = api.get(STATUS).await;
+    assert_eq!(status["unfinished"].as_array().unwrap().len(), 1, "{status}");
+    let moves = api.get("/kubefold/v1/moves").await;
+    assert_eq!(moves["cordoned"], json!(["east"]), "{moves}");
+    let kept = ["get", "secret", "kept", "-n", "kubefold-system", "-o", "jsonpath={.data.k}"];
+    assert_eq!(fleet.kubectl(&kept).await.ok(), "aHVudGVyMg==");
+    let shown = api.get(SHADOWS).await;
+    assert_eq!(shown["items"][0]["metadata"]["name"], "kept", "{shown}");
+    let number = |revision: &str| revision.parse::<u64>().unwrap();
+    let now = shown["metadata"]["resourceVersion"].as_str().unwrap();
+    assert!(number(now) > number(&revision), "{now} {revision}");
+    let path = format!("{SHADOWS}?watch=true&resourceVersion={revision}");
+    let before = api.request(Method::GET, &path, "").await.to_string();
+    assert!(before.contains("\"code\":410"), "no watch goes on from before: {before}");
 }
 
 /// Killed with a write unfinished, and begun again while its member is down. Gives the names of all objects.

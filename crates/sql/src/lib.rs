@@ -6,6 +6,7 @@ mod key;
 pub mod postgres;
 mod readers;
 mod statement;
+mod take_over;
 mod value;
 
 use std::{

@@ -253,6 +253,12 @@ impl Kubefold {
         self.ready().await;
     }
 
+    /// The same, with other flags.
+    pub async fn restart_with(&mut self, flags: &[&str]) {
+        self.flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        self.restart().await;
+    }
+
     /// The same, without what it kept of the members' objects.
     pub async fn restart_without_mirror(&self) {
         self.kill9();

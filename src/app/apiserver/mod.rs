@@ -23,18 +23,19 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub use self::{
     accounts::AccountKeyError,
     etcd::{EtcdUrl, EtcdUrlError},
-    migrate::{Move, MoveError, Moved, run as migrate},
+    migrate::{Move, MoveError, run as migrate},
     storage::{ClientIdentity, StorageOpenError, StorageSource, StorageTls, StorageUrl, UrlError},
 };
 use self::{
     accounts::{Accounts, AllTokens},
     handler::Api,
     readiness::StorageState,
-    storage::Opened,
     watches::Watches,
 };
+pub use crate::app::carry::Moved;
 use crate::{
     app::{
+        carry::{Place, check_whole},
         front::{Answers, Front},
         options::ServingOptions,
         security::{Authorities, Renewal},
@@ -90,9 +91,9 @@ impl ApiServerApp {
     /// Starts everything, and returns once it listens.
     pub async fn start(options: Options) -> anyhow::Result<Self> {
         let state = Arc::new(StateDir::open(&options.serving.state_dir)?);
-        let opened = storage::open(&options.storage, &options.storage_tls, state.path()).await?;
-        migrate::check_whole(&opened).await?;
-        let Opened { storage, name } = opened;
+        let place = storage::open(&options.storage, &options.storage_tls, state.path()).await?;
+        check_whole(&place).await?;
+        let Place { storage, name } = place;
         let accounts = Arc::new(Accounts::open(&state)?);
         let Front { door, address, url, security, tls, expiries, authentication, auditing } =
             Front::open(&options.serving, &state, Authorities::default(), None).await?;

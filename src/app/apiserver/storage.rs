@@ -15,7 +15,10 @@ use rustls::{
 };
 
 use super::etcd::{EtcdUrl, EtcdUrlError};
-use crate::app::database::{self, DatabaseFileError};
+use crate::app::{
+    carry::Place,
+    database::{self, DatabaseFileError},
+};
 use kubefold_apiserver::storage::{Bounds, Memory, Postgres, PostgresError, Sqlite, SqliteError, Storage};
 #[cfg(feature = "etcd")]
 use kubefold_apiserver::storage::{Etcd, EtcdError, EtcdOptions};
@@ -200,7 +203,7 @@ impl StorageTls {
 /// Opens a storage. Says what it is called, too.
 ///
 /// Errors: it is wrong, cannot be reached or written, is damaged, or another process has it.
-pub(super) async fn open(source: &StorageSource, tls: &StorageTls, state: &Path) -> Result<Opened, StorageOpenError> {
+pub(super) async fn open(source: &StorageSource, tls: &StorageTls, state: &Path) -> Result<Place, StorageOpenError> {
     let url = match read(source)? {
         StorageUrl::Sqlite(None) => StorageUrl::Sqlite(Some(state.to_owned())),
         url => url,
@@ -228,7 +231,7 @@ pub(super) async fn open(source: &StorageSource, tls: &StorageTls, state: &Path)
         #[cfg(not(feature = "etcd"))]
         StorageUrl::Etcd(_) => return Err(StorageOpenError::Etcd { storage: name }),
     };
-    Ok(Opened { storage, name })
+    Ok(Place { storage, name })
 }
 
 /// Where etcd is. It speaks TLS if it is asked for, or if a file for it is given.
@@ -245,13 +248,6 @@ fn etcd(url: EtcdUrl, tls: &StorageTls) -> Result<EtcdOptions, StorageOpenError>
         options.compaction_interval = Some(interval).filter(|interval| !interval.is_zero());
     }
     Ok(options)
-}
-
-/// An open storage.
-pub(super) struct Opened {
-    pub(super) storage: Arc<dyn Storage>,
-    /// For the log.
-    pub(super) name: String,
 }
 
 pub(super) fn read(source: &StorageSource) -> Result<StorageUrl, StorageOpenError> {

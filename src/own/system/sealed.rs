@@ -152,6 +152,10 @@ impl Storage for Sealed {
         self.storage.compact(before)
     }
 
+    fn raise(&self, to: u64) -> BoxFuture<'_, Result<u64, StorageError>> {
+        self.storage.raise(to)
+    }
+
     fn ready(&self) -> BoxFuture<'_, Result<(), StorageError>> {
         self.storage.ready()
     }

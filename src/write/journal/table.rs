@@ -24,7 +24,7 @@ use crate::{
 use kubefold_wire::resource::Gvk;
 
 /// The database in the state directory.
-pub(super) const FILE: &str = "state.db";
+pub const FILE: &str = "state.db";
 /// The formats that it has had, oldest first.
 pub(super) const MIGRATIONS: &[&str] = &[
     "
@@ -90,6 +90,18 @@ const POSTGRES_MIGRATIONS: &[&str] = &["
     CREATE TABLE placed_kinds (\"group\" text NOT NULL, kind text NOT NULL, PRIMARY KEY (\"group\", kind));
     CREATE TABLE key_proof (id bigint PRIMARY KEY CHECK (id = 1), proof bytea NOT NULL);
 "];
+
+/// All of them. A table comes after those that its rows refer to.
+const TABLES: [&str; 8] = [
+    "journal_entries",
+    "journal_steps",
+    "made_everywhere",
+    "placements",
+    "overridings",
+    "cordoned",
+    "placed_kinds",
+    "key_proof",
+];
 
 /// Why the journal cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -199,6 +211,20 @@ impl Table {
         let place = state.place();
         let table = Self::of(Database::open_in(state, SCHEMA, POSTGRES_MIGRATIONS)?, place, key)?;
         table.read(place).map_err(|cause| JournalOpenError::Sql { place: place.to_owned(), cause })
+    }
+
+    /// Has the tables in PostgreSQL have what the file in a directory has, in place of their own, and reads them.
+    pub(super) fn take_over(
+        directory: &Path,
+        state: &Arc<Postgres>,
+        key: &KeyFile,
+    ) -> Result<Opened, JournalOpenError> {
+        // It is of the newest format then, and nothing in it is in clear.
+        drop(Self::open(directory, key)?);
+        let database = Database::open_in(state, SCHEMA, POSTGRES_MIGRATIONS)?;
+        let taken = database.take_over(&directory.join(FILE), &TABLES);
+        taken.map_err(|cause| JournalOpenError::Sql { place: state.place().to_owned(), cause })?;
+        Self::open_in(state, key)
     }
 
     /// A database whose records are encrypted with the key of `key`.

@@ -33,6 +33,13 @@ pub(super) struct Head {
     pub(super) era: u64,
 }
 
+/// What a storage is that was raised.
+pub(super) struct Raised {
+    pub(super) revision: u64,
+    /// Revisions of stored changes that nobody needs since.
+    pub(super) dead: Vec<u64>,
+}
+
 /// The keys, and what each has.
 pub(super) type Map = OrdMap<Arc<str>, Held>;
 
@@ -86,6 +93,21 @@ impl Cache {
         let mut state = self.state.write();
         let newest = state.tip.revision;
         state.compact(revision.min(newest))
+    }
+
+    /// Is at a revision without a change, unless it is at a later one. Forgets what was before.
+    pub(super) fn raise(&self, to: u64) -> Raised {
+        let mut state = self.state.write();
+        let is_later = to > state.tip.revision;
+        let dead = if is_later {
+            state.tip.revision = to;
+            state.compact(to)
+        } else {
+            Vec::new()
+        };
+        let revision = state.tip.revision;
+        self.announce(state);
+        Raised { revision, dead }
     }
 
     /// Has another state from now on. Watches of before end.

@@ -66,6 +66,10 @@ impl<L: 'static> Storage for Logged<L> {
         Box::pin(self.writer.compact(before))
     }
 
+    fn raise(&self, to: u64) -> BoxFuture<'_, Result<u64, StorageError>> {
+        Box::pin(self.writer.raise(to))
+    }
+
     fn ready(&self) -> BoxFuture<'_, Result<(), StorageError>> {
         Box::pin(self.writer.ready())
     }

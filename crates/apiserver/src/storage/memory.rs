@@ -87,6 +87,10 @@ impl Storage for Memory {
         })
     }
 
+    fn raise(&self, to: u64) -> BoxFuture<'_, Result<u64, StorageError>> {
+        Box::pin(async move { Ok(self.cache.raise(to).revision) })
+    }
+
     fn usage(&self) -> Option<Usage> {
         Some(self.cache.read().tip().into())
     }

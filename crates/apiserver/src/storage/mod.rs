@@ -246,6 +246,14 @@ pub trait Storage: Send + Sync + 'static {
     /// Forgets what was before a revision.
     fn compact(&self, before: u64) -> BoxFuture<'_, Result<(), StorageError>>;
 
+    /// Is at a revision without a change, and forgets what was before it, so that no revision of another storage, whose records
+    /// were moved here, is given out again. One that is there already changes nothing. Answers the revision of the storage,
+    /// which is a lower one where others count revisions, as etcd does.
+    fn raise(&self, to: u64) -> BoxFuture<'_, Result<u64, StorageError>> {
+        let _counted_elsewhere = to;
+        self.revision()
+    }
+
     /// Says whether it can make changes. A storage that is full can: there may be room for the next one.
     ///
     /// Errors: as a change that is made now would have.

@@ -83,6 +83,10 @@ mod group_commit {
             self.settled.recv().unwrap()
         }
 
+        fn raise(&mut self, _: u64) -> Result<(), StorageError> {
+            self.results.recv().unwrap().unwrap()
+        }
+
         fn probe(&mut self) -> Result<(), StorageError> {
             self.results.recv().unwrap().unwrap()
         }
@@ -141,6 +145,15 @@ mod group_commit {
         assert!(matches!((a, b, c), (Ok(3), Ok(4), Ok(5))));
         assert!(matches!(again, Err(StorageError::Unmet(Some(record))) if record.revision == 3));
         assert_eq!(scripted.revision(), 5);
+    }
+
+    #[tokio::test]
+    async fn a_storage_that_cannot_be_raised_goes_on_where_it_is() {
+        let scripted = scripted().await;
+        scripted.results.send(Some(Err(StorageError::Unavailable("the disk is gone".to_owned())))).unwrap();
+        assert!(scripted.writer.raise(100).await.is_err());
+        scripted.results.send(Some(Ok(()))).unwrap();
+        assert_eq!((scripted.put("a").await.unwrap(), scripted.revision()), (2, 2));
     }
 
     #[tokio::test]

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::storage::{
     Change, Record, StorageError, When,
-    cache::Cache,
+    cache::{Cache, Raised},
     change::{Tip, Write, judge},
 };
 
@@ -39,6 +39,11 @@ pub(super) trait Log: Send + 'static {
     ///
     /// Errors: it is still not known.
     fn settle(&mut self) -> Result<bool, StorageError>;
+
+    /// Has the next batch begin after a revision, and forgets what was before it. Blocks.
+    ///
+    /// Errors: those of [`Self::store`]. After `Unknown` nothing more is stored.
+    fn raise(&mut self, to: u64) -> Result<(), StorageError>;
 
     /// Tries whether something can be stored. Blocks.
     fn probe(&mut self) -> Result<(), StorageError>;
@@ -77,6 +82,7 @@ type Answer<T> = oneshot::Sender<Result<T, StorageError>>;
 enum Request {
     Write(Queued),
     Compact { before: u64, answer: Answer<()> },
+    Raise { to: u64, answer: Answer<u64> },
     Probe { answer: Answer<()> },
     Close { closed: oneshot::Sender<()> },
 }
@@ -120,6 +126,11 @@ impl Writer {
 
     pub(super) async fn compact(&self, before: u64) -> Result<(), StorageError> {
         self.ask(|answer| Request::Compact { before, answer }).await
+    }
+
+    /// See [`Storage::raise`](crate::storage::Storage::raise).
+    pub(super) async fn raise(&self, to: u64) -> Result<u64, StorageError> {
+        self.ask(|answer| Request::Raise { to, answer }).await
     }
 
     /// Says whether something can be stored. Only after a failure that takes the log's time.
@@ -169,6 +180,10 @@ impl<L: Log> Thread<L> {
                     let dead = self.cache.compact(before);
                     self.dead.extend(dead);
                     let _unwanted = answer.send(self.store_all_dead());
+                }
+                Request::Raise { to, answer } => {
+                    let raised = self.raise(to);
+                    let _unwanted = answer.send(raised);
                 }
                 Request::Probe { answer } => {
                     let probed = self.settle().and_then(|()| self.log.probe());
@@ -254,6 +269,18 @@ impl<L: Log> Thread<L> {
         Ok(())
     }
 
+    fn raise(&mut self, to: u64) -> Result<u64, StorageError> {
+        self.settle()?;
+        if to > self.cache.read().tip().revision {
+            let raised = self.log.raise(to);
+            self.note(&raised);
+            raised?;
+        }
+        let Raised { revision, dead } = self.cache.raise(to);
+        self.dead.extend(dead);
+        self.store_all_dead().map(|()| revision)
+    }
+
     /// Remembers the floor, and removes all that is dead.
     fn store_all_dead(&mut self) -> Result<(), StorageError> {
         self.settle()?;
@@ -287,6 +314,7 @@ fn refuse(mut requests: mpsc::Receiver<Request>) {
         match request {
             Request::Write(queued) => drop(queued.answer.send(Err(closed()))),
             Request::Compact { answer, .. } | Request::Probe { answer } => drop(answer.send(Err(closed()))),
+            Request::Raise { answer, .. } => drop(answer.send(Err(closed()))),
             Request::Close { closed } => drop(closed.send(())),
         }
     }

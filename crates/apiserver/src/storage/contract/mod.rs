@@ -79,6 +79,7 @@ macro_rules! storage_contract {
             bounds_are_kept
             history_goes_on_after_a_restart
             a_compacted_storage_opens_with_what_is_kept
+            a_storage_that_is_raised_counts_on_from_there
             a_closed_storage_changes_nothing
             a_random_history_is_that_of_a_naive_model
         }

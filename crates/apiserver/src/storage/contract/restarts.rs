@@ -1,5 +1,7 @@
+use futures::StreamExt as _;
+
 use crate::storage::{
-    Bounds, StorageError, When,
+    Bounds, StorageError, WatchItem, When,
     contract::{Backend, NAME, check_history, contents, opened, put},
 };
 
@@ -38,6 +40,49 @@ pub async fn history_goes_on_after_a_restart(backend: &dyn Backend) {
         assert_eq!(next, newest + 1);
         check_history(&*storage, newest, next).await;
     }
+}
+
+/// What was there stays. Revisions go on above the one to which it was raised, also after a restart, and those before are
+/// compacted. A storage whose revisions others count says so by the revision that it answers.
+pub async fn a_storage_that_is_raised_counts_on_from_there(backend: &dyn Backend) {
+    let mut storage = opened(backend).await;
+    for key in ["a/1", "a/2", "b/1"] {
+        put(&*storage, key, "x", When::Absent).await.unwrap();
+    }
+    let (before, newest) = (contents(&*storage, 0).await, storage.revision().await.unwrap());
+    assert_eq!(storage.raise(newest - 1).await.unwrap(), newest, "it is there already");
+    check_history(&*storage, newest - 1, newest).await;
+    let mut watch = storage.watch("", newest).await.unwrap();
+    let to = newest + 5_000;
+    let raised = storage.raise(to).await.unwrap();
+    if raised != to {
+        assert_eq!((raised, storage.revision().await.unwrap()), (newest, newest));
+        return;
+    }
+    for restarted in [false, true] {
+        if restarted && backend.outlives_its_process() {
+            storage.close().await;
+            drop(storage);
+            storage = opened(backend).await;
+        }
+        assert_eq!((contents(&*storage, 0).await, storage.revision().await.unwrap()), (before.clone(), to));
+        for after in [newest - 1, newest, to - 1] {
+            let refused = storage.watch("", after).await.err();
+            assert!(matches!(refused, Some(StorageError::Compacted { .. })), "{after}: {refused:?}");
+        }
+    }
+    while let Some(item) = watch.next().await {
+        match item {
+            Ok(WatchItem::Progress(_)) => {}
+            Ok(WatchItem::Change(change)) => panic!("nothing changed: {change:?}"),
+            Err(error) => {
+                assert!(matches!(error, StorageError::Compacted { .. } | StorageError::Unavailable(_)), "{error}")
+            }
+        }
+    }
+    let changed = put(&*storage, "a/1", "y", When::At(before[0].2)).await.unwrap();
+    assert_eq!(changed, to + 1);
+    check_history(&*storage, to, changed).await;
 }
 
 /// What was compacted, by order or by a bound, takes nothing of the rest with it.

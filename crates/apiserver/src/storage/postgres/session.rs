@@ -158,6 +158,18 @@ impl Log for Session {
         Ok(is_stored)
     }
 
+    fn raise(&mut self, to: u64) -> Result<(), StorageError> {
+        let (epoch, before, to) = (self.epoch, self.revision, signed(to));
+        let link = self.link()?;
+        let set = "UPDATE kubefold_head SET revision = ?1, floor = ?1 WHERE revision = ?2 AND epoch = ?3";
+        let raise = || link.execute(&link.prepare(set)?, [to, before, epoch]);
+        if raise().map_err(StorageError::from)? != 1 {
+            return Err(superseded());
+        }
+        self.revision = to;
+        Ok(())
+    }
+
     fn probe(&mut self) -> Result<(), StorageError> {
         let epoch = self.epoch;
         let link = self.link()?;

@@ -119,6 +119,13 @@ impl Log for File {
         Ok(false)
     }
 
+    fn raise(&mut self, to: u64) -> Result<(), StorageError> {
+        let head = raise(&self.database, to)?;
+        self.served.incarnation = head.incarnation;
+        self.note(head.revision);
+        Ok(())
+    }
+
     fn probe(&mut self) -> Result<(), StorageError> {
         let write = |sql: Sql<'_>| sql.execute("UPDATE head SET floor = floor", &[]);
         self.database.write(Durability::Synced, write)?;
