@@ -59,9 +59,113 @@ async fn members_start_in_parallel_as_clusters_of_their_own() {
     assert!(!names_of_config_maps(&bed["west"]).await.contains("only-east"));
 }
 
+/// What a member has of some kinds, without what its servers write all the time; and the API groups that it serves.
+async fn everything(member: &Member) -> Vec<Value> {
+    let api = member.api().await;
+    let mut all = vec![
+        api.get("/apis").await,
+        api.get("/openapi/v3").await["paths"].as_object().unwrap().keys().cloned().collect(),
+    ];
+    for kind in [
+        "/api/v1/namespaces",
+        "/api/v1/nodes",
+        "/api/v1/pods",
+        "/api/v1/serviceaccounts",
+        "/api/v1/configmaps",
+        "/api/v1/services",
+        "/apis/apps/v1/deployments",
+        "/apis/apps/v1/replicasets",
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+        "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    ] {
+        let mut list = api.get(kind).await;
+        for item in list["items"].as_array_mut().unwrap() {
+            let metadata = item["metadata"].as_object_mut().unwrap();
+            metadata.retain(|field, _| field != "resourceVersion" && field != "managedFields");
+            item["status"] = Value::Null;
+        }
+        all.push(list["items"].take());
+    }
+    all
+}
+
+/// What a test may leave behind, of its own and of what was there.
+const LEFT: &str = r#"
+apiVersion: v1
+kind: Namespace
+metadata: {name: left}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: things.left.kubefold.io, finalizers: [left.kubefold.io/stays]}
+spec:
+  group: left.kubefold.io
+  names: {kind: Thing, plural: things}
+  scope: Namespaced
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: view, labels: {left: behind}}
+rules: []
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {selector: {app: web}, ports: [{port: 80}]}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: left}
+webhooks:
+- name: left.kubefold.io
+  sideEffects: None
+  admissionReviewVersions: [v1]
+  clientConfig: {url: "https://127.0.0.1:1/"}
+  rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [secrets]}]
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_another_test_had_is_as_after_its_start() {
+    let start = async || Testbed::start(&["again"], MemberOptions::with_workloads(1)).await;
+    let bed = start().await;
+    let member = &bed["again"];
+    let (process, before) = (member.apiserver_id(), everything(member).await);
+
+    member.kubectl(&["create", "deployment", "web", "--image=web:1", "--replicas=3"]).await.ok();
+    member.kubectl(&["rollout", "status", "deployment/web", "--timeout=60s"]).await.ok();
+    member.kubectl(&["label", "node", "node-0", "left=behind"]).await.ok();
+    member.kubectl(&["delete", "clusterrole", "edit"]).await.ok();
+    member.apply(LEFT).await;
+    member.kubectl(&["wait", "--for=condition=Established", "crd/things.left.kubefold.io", "--timeout=60s"]).await.ok();
+    let thing = json!({"apiVersion": "left.kubefold.io/v1", "kind": "Thing", "metadata": {"name": "one"}});
+    member.api().await.create("/apis/left.kubefold.io/v1/namespaces/left/things", &thing).await;
+    let described = async || match member.api().await.get("/openapi/v3").await.to_string() {
+        paths if paths.contains("left.kubefold.io") => Ok(()),
+        paths => Err(paths),
+    };
+    eventually(SOON, described).await;
+    drop(bed);
+
+    let bed = start().await;
+    let member = &bed["again"];
+    assert_eq!(member.apiserver_id(), process, "it is the same");
+    assert_eq!(everything(member).await, before);
+    member.kubectl(&["create", "secret", "generic", "one"]).await.ok();
+    member.kubectl(&["create", "deployment", "web", "--image=web:1"]).await.ok();
+    member.kubectl(&["rollout", "status", "deployment/web", "--timeout=60s"]).await.ok();
+    // The server would hold on to it for a while.
+    member.kubectl(&["create", "quota", "left", "--hard=pods=0"]).await.ok();
+    drop(bed);
+    assert_ne!(start().await["again"].apiserver_id(), process, "this one is new");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deployment_becomes_running_pods_with_logs() {
-    let member = Member::start("east", MemberOptions::with_workloads(2)).await;
+    let bed = Testbed::start(&["east"], MemberOptions::with_workloads(2)).await;
+    let member = &bed["east"];
     member.kubectl(&["create", "deployment", "web", "--image=web:1", "--replicas=3"]).await.ok();
     member.kubectl(&["rollout", "status", "deployment/web", "--timeout=60s"]).await.ok();
     let pods = member.kubectl(&["get", "pods", "--no-headers"]).await.ok().to_owned();
@@ -87,8 +191,9 @@ async fn a_deployment_becomes_running_pods_with_logs() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pause_kill_and_restart_keep_the_data() {
-    let member = Member::start("east", MemberOptions::default()).await;
-    create_config_map(&member, "kept").await;
+    let bed = Testbed::start(&["east"], MemberOptions::default()).await;
+    let member = &bed["east"];
+    create_config_map(member, "kept").await;
     let api = member.api().await;
 
     member.pause();
@@ -100,56 +205,59 @@ async fn pause_kill_and_restart_keep_the_data() {
     member.kill();
     assert!(api.try_request(Method::GET, "/readyz", "").await.is_err(), "a killed member refuses connections");
     member.restart().await;
-    assert!(names_of_config_maps(&member).await.contains("kept"));
+    assert!(names_of_config_maps(member).await.contains("kept"));
 
     member.stop_apiserver();
     assert!(member.kubectl(&["get", "namespaces"]).await.refused().contains("refused"));
     member.start_apiserver().await;
-    assert!(names_of_config_maps(&member).await.contains("kept"));
+    assert!(names_of_config_maps(member).await.contains("kept"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watch_from_before_a_compaction_is_gone() {
-    let member = Member::start("east", MemberOptions::default()).await;
-    let before = create_config_map(&member, "first").await;
-    create_config_map(&member, "second").await;
+    let bed = Testbed::start(&["east"], MemberOptions::default()).await;
+    let member = &bed["east"];
+    let before = create_config_map(member, "first").await;
+    create_config_map(member, "second").await;
 
-    let event = watch_from(&member, &before).await.next(SOON).await.unwrap();
+    let event = watch_from(member, &before).await.next(SOON).await.unwrap();
     assert_eq!((&event["type"], &event["object"]["metadata"]["name"]), (&json!("ADDED"), &json!("second")));
 
     member.forget_history().await;
-    let event = watch_from(&member, &before).await.next(SOON).await.unwrap();
+    let event = watch_from(member, &before).await.next(SOON).await.unwrap();
     assert_eq!((&event["type"], &event["object"]["code"]), (&json!("ERROR"), &json!(410)), "{event}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restored_member_goes_backwards_and_a_replaced_one_is_another_cluster() {
-    let member = Member::start("east", MemberOptions::with_workloads(1)).await;
-    create_config_map(&member, "old").await;
-    let (uid, snapshot) = (cluster_uid(&member).await, member.dir().join("snapshot"));
+    let bed = Testbed::start(&["east"], MemberOptions::with_workloads(1)).await;
+    let member = &bed["east"];
+    create_config_map(member, "old").await;
+    let (uid, snapshot) = (cluster_uid(member).await, member.dir().join("snapshot"));
     member.snapshot_etcd(&snapshot).await;
     let mut last = String::new();
     for number in 0..300 {
-        last = create_config_map(&member, &format!("new-{number}")).await;
+        last = create_config_map(member, &format!("new-{number}")).await;
     }
 
     member.restore_etcd(&snapshot).await;
-    let names = names_of_config_maps(&member).await;
+    let names = names_of_config_maps(member).await;
     assert!(names.contains("old") && !names.contains("new-0"), "{names}");
     let list = member.api().await.get("/api/v1/namespaces/default/configmaps").await;
     let now: u64 = list["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
     assert!(now < last.parse().unwrap(), "the revision went from {last} to {now}");
-    assert_eq!(cluster_uid(&member).await, uid, "it is the same cluster");
+    assert_eq!(cluster_uid(member).await, uid, "it is the same cluster");
 
     member.replace_cluster().await;
-    assert!(!names_of_config_maps(&member).await.contains("old"));
-    assert_ne!(cluster_uid(&member).await, uid, "it is another cluster, at the same address");
+    assert!(!names_of_config_maps(member).await.contains("old"));
+    assert_ne!(cluster_uid(member).await, uid, "it is another cluster, at the same address");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_relay_hangs_delays_and_is_cut() {
-    let member = Member::start("east", MemberOptions::default()).await;
-    let relay = Relay::before(&member).await;
+    let bed = Testbed::start(&["east"], MemberOptions::default()).await;
+    let member = &bed["east"];
+    let relay = Relay::before(member).await;
     let api = Api::from_kubeconfig(&member.kubeconfig_through(&relay), None).await;
     let ready = async || api.try_request(Method::GET, "/readyz", "").await.map(|answer| answer.status);
     assert_eq!(ready().await, Ok(StatusCode::OK));
@@ -157,7 +265,7 @@ async fn a_relay_hangs_delays_and_is_cut() {
 
     relay.hang();
     assert!(tokio::time::timeout(A_WHILE, ready()).await.is_err(), "a relay that hangs moves nothing");
-    create_config_map(&member, "meanwhile").await;
+    create_config_map(member, "meanwhile").await;
     assert!(tokio::time::timeout(A_WHILE, watch.next(SOON)).await.is_err(), "nor on connections from before");
     relay.restore().await;
     let event = watch.next(SOON).await.expect("the connection has survived");
@@ -189,15 +297,16 @@ async fn a_member_knows_its_callers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_informer_tells_what_it_sees() {
-    let member = Member::start("east", MemberOptions::default()).await;
-    create_config_map(&member, "first").await;
+    let bed = Testbed::start(&["east"], MemberOptions::default()).await;
+    let member = &bed["east"];
+    create_config_map(member, "first").await;
     member.kubectl(&["create", "serviceaccount", "robot"]).await.ok();
     for watchlist in [true, false] {
         let mut informer = Informer::start(&member.kubeconfig(), None, "configmaps", watchlist);
         informer.synced(SOON).await;
         assert_eq!(informer.dump().await["default/first"]["data"]["from"], "east", "{}", informer.errors());
 
-        create_config_map(&member, "second").await;
+        create_config_map(member, "second").await;
         member.kubectl(&["label", "configmap", "second", "a=b"]).await.ok();
         member.kubectl(&["delete", "configmap", "second"]).await.ok();
         let gone = async || informer.events_of("DELETE").pop().ok_or("no DELETE yet");
@@ -213,9 +322,10 @@ async fn an_informer_tells_what_it_sees() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_runs_in_the_background() {
-    let member = Member::start("east", MemberOptions::default()).await;
+    let bed = Testbed::start(&["east"], MemberOptions::default()).await;
+    let member = &bed["east"];
     let watching = member.as_admin().start(&["get", "configmaps", "--watch", "-o", "name"]);
-    create_config_map(&member, "seen").await;
+    create_config_map(member, "seen").await;
     let shown = async || watching.output().contains("configmap/seen").then_some(()).ok_or_else(|| watching.output());
     eventually(SOON, shown).await;
     let refused: Output = member.kubectl(&["get", "configmap", "missing"]).await;

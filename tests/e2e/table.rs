@@ -336,19 +336,14 @@ async fn custom_resources_print_the_columns_of_their_definition() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_shows_where_things_are() {
-    let members = tokio::join!(
-        Member::start("east", MemberOptions::default()),
-        Member::start("west", MemberOptions::default()),
-        Member::start("north", MemberOptions::default())
-    );
-    let members: [Member; 3] = members.into();
-    for member in &members {
+    let bed = Testbed::start(&["east", "west", "north"], MemberOptions::default()).await;
+    for member in bed.members() {
         namespace(member, "shop").await;
         let api = member.api().await;
         create_all(&api, "/api/v1/namespaces/shop/pods", &[controlled_pod("web-0", "web")]).await;
         create_all(&api, "/apis/apps/v1/namespaces/shop/deployments", &[deployment("web", 2)]).await;
     }
-    let fleet = Kubefold::before(&members).await;
+    let fleet = Kubefold::before(bed.members()).await;
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let rows = |text: &str| text.lines().map(words).collect::<Vec<_>>();
     let pods = rows(fleet.kubectl(&["get", "pods", "-n", "shop"]).await.ok());
@@ -370,8 +365,7 @@ async fn kubectl_shows_where_things_are() {
     let clusters: BTreeSet<&str> = maps[1][1].split(',').collect();
     assert_eq!((maps[1][0].as_str(), clusters), ("settings", BTreeSet::from(["east", "north", "west"])));
     // Whoever is unknown is left out of a table, which says so.
-    let [_, west, _] = &members;
-    west.kill();
+    bed["west"].kill();
     fleet.restart_without_mirror().await;
     let partial = fleet.kubectl(&["get", "pods", "-n", "shop"]).await;
     let partial_rows = rows(partial.ok());

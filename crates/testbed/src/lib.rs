@@ -1,8 +1,9 @@
 //! The testbed: real clusters, the real program before them, and the real clients of both, all on this machine.
 //!
 //! Everything stops with the value that started it, also in a panic; and with the test process, however that ends
-//! (see [`process`]). Members that tests share stop with the process alone (see [`SharedMembers`]). Ports are reserved, data lives in temporary directories, and every server writes its log there;
-//! `KUBEFOLD_TESTBED_KEEP=1` keeps the directories.
+//! (see [`process`]). Members that tests share stop with the process alone (see [`SharedMembers`]), and so do those of a
+//! [`Testbed`] that wait for another test. Ports are reserved, data lives in temporary directories, and every server writes its
+//! log there; `KUBEFOLD_TESTBED_KEEP=1` keeps the directories.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -17,6 +18,7 @@
 mod admission;
 mod api;
 mod apiserver;
+mod baseline;
 mod binaries;
 mod browser;
 mod counts;
@@ -37,6 +39,7 @@ mod port;
 mod postgres;
 pub mod process;
 mod relay;
+mod reuse;
 mod saboteur;
 mod sample_apiserver;
 pub mod samples;
@@ -84,22 +87,23 @@ pub struct Testbed {
 }
 
 enum Members {
-    /// They stop with the testbed.
+    /// No other test uses them at the same time.
     Own(Vec<Member>),
     /// Other tests use them too.
     Shared(&'static [Member]),
 }
 
 impl Testbed {
-    /// Starts a member of each name, in parallel, and waits until all are ready.
+    /// A member of each name for this test alone, as it is after its start. It is one that a test before had, if there is
+    /// one that has forgotten everything; else it is started, all in parallel.
     pub async fn start(names: &[&str], options: MemberOptions) -> Self {
-        let members = names.iter().map(|name| Member::start(name, options.clone()));
+        let members = names.iter().map(|name| reuse::take(name, options.clone()));
         Self { members: Members::Own(futures::future::join_all(members).await) }
     }
 
-    /// Starts members of different make.
+    /// The same of members of different make.
     pub async fn start_each(members: &[(&str, MemberOptions)]) -> Self {
-        let members = members.iter().map(|(name, options)| Member::start(name, options.clone()));
+        let members = members.iter().map(|(name, options)| reuse::take(name, options.clone()));
         Self { members: Members::Own(futures::future::join_all(members).await) }
     }
 
@@ -133,13 +137,19 @@ impl Testbed {
     }
 }
 
-/// Shows a failed test which server of the members that it shares is to blame.
+/// Keeps the members of a test that has passed for another one; shows a failed test which server of the members that it
+/// shares is to blame.
 impl Drop for Testbed {
     #[expect(clippy::print_stderr, reason = "a failed test's output is for people")]
     fn drop(&mut self) {
-        let Members::Shared(members) = &self.members else { return };
-        if let Some(servers) = std::thread::panicking().then(|| shared::ended(members)).flatten() {
-            eprintln!("a server of the shared members has ended:\n{servers}");
+        match &mut self.members {
+            Members::Own(members) if !std::thread::panicking() => reuse::give_back(members),
+            Members::Own(_) => {}
+            Members::Shared(members) => {
+                if let Some(servers) = std::thread::panicking().then(|| shared::ended(members)).flatten() {
+                    eprintln!("a server of the shared members has ended:\n{servers}");
+                }
+            }
         }
     }
 }

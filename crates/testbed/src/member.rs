@@ -13,7 +13,9 @@ use tempfile::TempDir;
 use tokio::{net::TcpStream, time::Instant};
 
 use super::{
-    Answer, Api, Identity, Kubectl, Output, Process, Relay, directory, kubeconfig,
+    Answer, Api, Identity, Kubectl, Output, Process, Relay,
+    baseline::Baseline,
+    directory, kubeconfig,
     servers::{self, Place},
 };
 
@@ -21,9 +23,11 @@ use super::{
 const READY_TIMEOUT: Duration = Duration::from_secs(90);
 /// Attempts to start a member whose port a stranger took between our look and the server's.
 const START_ATTEMPTS: usize = 3;
+/// For a member to be as it was when it had started.
+const RESET_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a member is made of, beyond etcd and kube-apiserver.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberOptions {
     /// kube-controller-manager: Deployments get pods, namespaces their ServiceAccount, owners' deaths are followed.
     pub controllers: bool,
@@ -50,6 +54,8 @@ pub struct Member {
     pub(crate) place: Place,
     /// Whether other tests use it at the same time.
     is_shared: bool,
+    /// What it held when it had started, if another test may use it again.
+    baseline: Option<Baseline>,
     _dir: TempDir,
 }
 
@@ -83,9 +89,12 @@ impl Member {
         for attempt in 1.. {
             let dir = directory::temporary(name);
             let place = Place::lay_out(name, options.clone(), dir.path().to_owned());
-            let member = Self { servers: Mutex::default(), place, is_shared: false, _dir: dir };
+            let mut member = Self { servers: Mutex::default(), place, is_shared: false, baseline: None, _dir: dir };
             match member.boot().await {
-                Ok(()) => return member,
+                Ok(()) => {
+                    member.keep_baseline().await;
+                    return member;
+                }
                 Err(error) if error.port_taken && attempt < START_ATTEMPTS => {}
                 Err(error) => panic!("member {name} did not start: {}", error.message),
             }
@@ -265,6 +274,47 @@ impl Member {
             Some(format!("{} ended: {status}\n{}", server.name(), server.tail()))
         };
         started.filter_map(fate).collect()
+    }
+
+    pub(crate) fn options(&self) -> &MemberOptions {
+        &self.place.options
+    }
+
+    /// Whether another test may use it, once it is reset: all of it runs, and nothing is to be counted from its start.
+    pub(crate) fn is_reusable(&self) -> bool {
+        let mut servers = self.servers.lock();
+        let has_data = servers.apiserver.is_some() && servers.etcd.is_some();
+        let runs = |server: &mut Process| server.exited().is_none();
+        self.baseline.is_some() && has_data && servers.all().into_iter().flatten().all(runs)
+    }
+
+    /// Makes it what it was when it had started.
+    ///
+    /// Errors: why that cannot be.
+    pub(crate) async fn reset(&self) -> Result<(), String> {
+        let baseline = self.baseline.as_ref().ok_or("nobody knows what it was")?;
+        let reset = async {
+            let api = self.api().await;
+            let ready = api.try_request(Method::GET, "/readyz", "").await?;
+            if ready.status != StatusCode::OK {
+                return Err(ready.to_string());
+            }
+            // kubectl's cache of what is served.
+            std::fs::remove_dir_all(self.dir().join(".kube")).ok();
+            baseline.restore(&Api::of_plain_server(&self.etcd_url()), &api).await
+        };
+        tokio::time::timeout(RESET_TIMEOUT, reset).await.unwrap_or_else(|_| Err(format!("no end in {RESET_TIMEOUT:?}")))
+    }
+
+    /// Without a baseline the member is for one test.
+    async fn keep_baseline(&mut self) {
+        let MemberOptions { controllers, audit, apiserver_args, .. } = self.options();
+        if !audit && apiserver_args.is_empty() {
+            match Baseline::of(&Api::of_plain_server(&self.etcd_url()), *controllers).await {
+                Ok(baseline) => self.baseline = Some(baseline),
+                Err(cause) => super::figure(&format!("{} is for one test: {cause}", self.name())),
+            }
+        }
     }
 
     async fn boot(&self) -> Result<(), StartError> {

@@ -18,15 +18,14 @@ fn cells(answer: &Answer, at: usize) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_of_every_view_names_whom_it_leaves_out() {
-    let members =
-        tokio::join!(Member::start("east", MemberOptions::default()), Member::start("west", MemberOptions::default()));
-    let [east, west]: [Member; 2] = members.into();
-    for member in [&east, &west] {
+    let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
+    let [east, west] = ["east", "west"].map(|name| &bed[name]);
+    for member in [east, west] {
         namespace(member, "shop").await;
         create_all(&member.api().await, MAPS, &[config_map("settings", json!({}))]).await;
     }
     west.api().await.create(CRDS, &crd("Gadget")).await;
-    let fleet = Kubefold::start(&FleetFile::default().member(&east, 1).member(&west, 1)).await;
+    let fleet = Kubefold::start(&FleetFile::default().member(east, 1).member(west, 1)).await;
     let ours = fleet.api().await;
     let views = ["", "/views/lenient", "/views/strict"];
     for view in views {
