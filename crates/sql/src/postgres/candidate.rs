@@ -78,12 +78,14 @@ impl Candidate {
             announced: None,
             waits: Waits::default(),
         };
-        let began = Instant::now();
+        let (began, mut is_told) = (Instant::now(), false);
         loop {
             match this.prepare(schemas) {
                 Err(PostgresError::Sql(error)) if error.is_away() && began.elapsed() < START_WAIT => {
-                    let place = place_of(&this.config);
-                    tracing::warn!(place, %error, "PostgreSQL cannot be reached; trying again");
+                    if !std::mem::replace(&mut is_told, true) {
+                        let place = place_of(&this.config);
+                        tracing::warn!(place, %error, "PostgreSQL cannot be reached; trying for {START_WAIT:?}");
+                    }
                     std::thread::sleep(START_PAUSE);
                 }
                 prepared => return prepared.map(|()| this),
