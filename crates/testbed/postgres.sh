@@ -36,21 +36,39 @@ if [[ $# == 2 ]]; then
   listen=(-c listen_addresses=127.0.0.1 -c "port=$2" -c ssl=on)
   export PGPORT=$2
 fi
+# A server that was killed may have a child that has not ended: its memory is in use until then.
 start() {
+  local tries_left
+  for tries_left in {9..0}; do
+    started && return
+    tail -n 2 "$folder/log" | grep -q 'is still in use' && ((tries_left > 0)) || { cat "$folder/log" >&2; exit 1; }
+    sleep 0.2
+  done
+}
+started() {
   # The operating system keeps what is written when the server is killed; the power does not go.
   "${as[@]}" "$bin/postgres" -D "$folder/data" -k "$folder" "${listen[@]}" -c max_connections=200 -c fsync=off >/dev/null 2>>"$folder/log" </dev/null &
   server=$!
   until "$bin/pg_isready" --quiet --host="$folder"; do
-    kill -0 $server || { cat "$folder/log" >&2; exit 1; }
+    kill -0 $server 2>/dev/null || return 1
     sleep 0.1
   done
 }
 # The postmaster and its children. One of these may end meanwhile.
+processes() {
+  echo "$server"
+  awk -v server=$server '$4 == server { print $1 }' /proc/[0-9]*/stat 2>/dev/null || true
+}
 signal() {
-  local all
-  all=$(awk -v server=$server '$4 == server { print $1 }' /proc/[0-9]*/stat 2>/dev/null) || true
-  # shellcheck disable=SC2086 # a list of numbers
-  kill "-$1" $server $all 2>/dev/null || true
+  # shellcheck disable=SC2046 # a list of numbers
+  kill "-$1" $(processes) 2>/dev/null || true
+}
+# Waits until they have stopped: a process may answer on until it takes the signal.
+stopped() {
+  local process
+  for process in $(processes); do
+    while grep -qs '^State:.[^TZX]' "/proc/$process/status"; do sleep 0.01; done
+  done
 }
 trap 'kill -CONT $server || true; kill -QUIT $server || true; wait $server || true; rm -rf "$folder"' EXIT
 start
@@ -58,7 +76,7 @@ ln -s "$bin/psql" "$folder/psql"
 echo ready
 while read -r order; do
   case $order in
-    pause) signal STOP ;;
+    pause) signal STOP; stopped ;;
     resume) signal CONT ;;
     kill) signal KILL; wait $server || true ;;
     start) start ;;

@@ -50,7 +50,7 @@ impl FromStr for StateUrl {
 
 impl fmt::Debug for StateUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&told(&self.0))
+        f.write_str(&told("postgres", &self.0))
     }
 }
 
@@ -75,10 +75,28 @@ pub(super) fn postgres_url(text: &str) -> Option<String> {
 }
 
 /// A URL as a log may say it: without user, password and parameters.
-pub(super) fn told(url: &str) -> String {
+pub(super) fn told(scheme: &str, url: &str) -> String {
     let rest = url.split_once("://").map_or("", |(_, rest)| rest);
-    let rest = rest.split('?').next().unwrap_or_default();
-    format!("postgres://{}", rest.rsplit_once('@').map_or(rest, |(_, place)| place))
+    let (place, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+    // Then what looks like a host can be a part of a password.
+    let place = if parameters.contains('@') { "" } else { place };
+    format!("{scheme}://{}", place.rsplit_once('@').map_or(place, |(_, place)| place))
+}
+
+/// The authorities by which a database's certificate is verified, for a driver that takes no configuration of rustls: this one,
+/// or those of the machine, without those that rustls cannot read.
+#[cfg(feature = "mysql")]
+pub(super) fn authorities(authority: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, DatabaseFileError> {
+    let Some(path) = authority else {
+        let found = rustls_native_certs::load_native_certs().certs;
+        return Ok(found.into_iter().filter(|one| RootCertStore::empty().add(one.clone()).is_ok()).collect());
+    };
+    let pem = fs::read(path).map_err(|source| DatabaseFileError::Unreadable { path: path.to_owned(), source })?;
+    let certificates: Vec<_> = CertificateDer::pem_slice_iter(&pem).flatten().collect();
+    if certificates.is_empty() {
+        return Err(DatabaseFileError::NoAuthority(path.to_owned()));
+    }
+    Ok(certificates)
 }
 
 /// How a database with TLS is believed: by this authority, or by those of the machine. A machine without any (an image of one
@@ -110,6 +128,8 @@ mod tests {
     fn a_url_names_a_database_and_tells_no_password() {
         let url: StateUrl = " postgres://jane:s3cr@t@db.example.com:5432/fleet?sslmode=require\n".parse().unwrap();
         assert_eq!(format!("{url:?}"), "postgres://db.example.com:5432/fleet");
+        let url: StateUrl = "postgres://jane:s3c?r@t@db.example.com/fleet".parse().unwrap();
+        assert_eq!(format!("{url:?}"), "postgres://");
         for wrong in ["", "postgres:", "postgres://", "sqlite:x", "/var/lib/x"] {
             assert_eq!(wrong.parse::<StateUrl>(), Err(StateUrlError), "{wrong}");
         }

@@ -15,8 +15,8 @@ const MIGRATE: &str = "migrate";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Serve {
-    /// Where objects are stored: sqlite:DIR, postgres://USER@HOST/DATABASE, etcd://HOST, or memory:. Default: SQLite in the state
-    /// directory.
+    /// Where objects are stored: sqlite:DIR, postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE, etcd://HOST, or memory:.
+    /// Default: SQLite in the state directory.
     #[arg(long, value_name = "URL", value_parser = url)]
     storage: Option<StorageUrl>,
     /// A file with that URL, for one with a password, which other users of the machine see in a command line.
@@ -74,7 +74,7 @@ impl clap::FromArgMatches for ApiServer {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Migrate {
-    /// Where the objects are: sqlite:DIR, postgres://USER@HOST/DATABASE, or etcd://HOST.
+    /// Where the objects are: sqlite:DIR, postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE, or etcd://HOST.
     #[arg(long, value_name = "URL", value_parser = url, required_unless_present = "from_url_file")]
     from: Option<StorageUrl>,
     /// A file with that URL.

@@ -9,13 +9,13 @@ use kubefold_apiserver::{
     faults::Faults,
     registry::{Env, Registry},
     serve::{ApiServer, Settings, built_in},
-    storage::{Bounds, Etcd, EtcdOptions, Memory, Postgres, Sqlite, Storage},
+    storage::{Bounds, Etcd, EtcdOptions, Memory, Mysql, MysqlTls, Postgres, Sqlite, Storage},
 };
 use serde_json::Value;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::target::Target;
-use testbed::{Api, EtcdServer, PostgresServer, eventually};
+use testbed::{Api, EtcdServer, MariadbServer, PostgresServer, eventually};
 
 const SOON: Duration = Duration::from_secs(20);
 const TOKEN: &str = "contract";
@@ -46,13 +46,22 @@ impl Embedded {
         let below = tokio::task::spawn_blocking(EtcdServer::start).await.unwrap();
         let options = EtcdOptions::new(vec![format!("http://{}", below.address()).parse().unwrap()], tls);
         let etcd = Etcd::open(options, Bounds::default()).await.unwrap();
-        let (memory, file, database, etcd) = tokio::join!(
+        let (mariadb, url) = tokio::task::spawn_blocking(|| {
+            let server = MariadbServer::start();
+            let url = server.url("contract");
+            (server, url)
+        })
+        .await
+        .unwrap();
+        let mysql = Mysql::open(&url, MysqlTls::default(), Bounds::default()).await.unwrap();
+        let (memory, file, database, mysql, etcd) = tokio::join!(
             Self::like(member, "in memory", Arc::new(Memory::default()), Box::new(())),
             Self::like(member, "on SQLite", Arc::new(file), Box::new(folder)),
             Self::like(member, "on PostgreSQL", Arc::new(database), Box::new(server)),
+            Self::like(member, "on MariaDB", Arc::new(mysql), Box::new(mariadb)),
             Self::like(member, "on etcd", Arc::new(etcd), Box::new(below)),
         );
-        vec![memory, file, database, etcd]
+        vec![memory, file, database, mysql, etcd]
     }
 
     /// A server with all that this member holds, of kinds that it serves, to the byte. `below` is what its storage needs.

@@ -8,7 +8,9 @@ use http::{Method, Request, StatusCode};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, jwk::JwkSet};
 use serde_json::{Value, json};
 
-use testbed::{Answer, Api, ApiServer, Kubectl, PostgresServer, Process, Testbed, eventually, program, samples::crd};
+use testbed::{
+    Answer, Api, ApiServer, Kubectl, MariadbServer, PostgresServer, Process, Testbed, eventually, program, samples::crd,
+};
 
 use crate::provider::Provider;
 
@@ -93,6 +95,23 @@ async fn objects_outlive_the_process_in_postgres() {
     objects_outlive_the_process(ApiServer::start(&["--storage", &url]).await).await;
 }
 
+/// By TLS, with a password, which no message has.
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_outlive_the_process_in_mariadb() {
+    let mariadb = MariadbServer::start_with_tls();
+    let ca = mariadb.authority().display().to_string();
+    let url = mariadb.tls_url("apiserver", "localhost", "s3cret");
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["apiserver", "--state-dir", "state", "--listen", "127.0.0.1:0", "--storage", url.as_str()];
+    let (code, _, error) = run(&args, folder.path()).await;
+    assert!(code == Some(1) && error.contains("no TLS with the database") && !error.contains("s3cret"), "{error}");
+    objects_outlive_the_process(ApiServer::start(&["--storage", &url, "--storage-ca-file", &ca]).await).await;
+    // The server has ended, and its objects move on.
+    let args = ["apiserver", "migrate", "--from", url.as_str(), "--from-ca-file", ca.as_str(), "--to", "sqlite:moved"];
+    let (code, out, error) = run(&args, folder.path()).await;
+    assert!(code == Some(0) && out.contains("objects are in both storages"), "{out}{error}");
+}
+
 /// The database is on another machine: its certificate is checked, and so is the password.
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_are_in_a_database_that_is_reached_by_tls() {
@@ -151,6 +170,9 @@ async fn wrong_usage_is_one_sentence() {
     said(64, &with("postgres://u:s3cret@h:x/d"), &["storage postgres://h:x/d: it is no connection string"]).await;
     let away =
         said(1, &with("postgres://u:s3cret@127.0.0.1:1/d"), &["storage postgres://127.0.0.1:1/d", "refused"]).await;
+    assert_eq!(away.lines().count(), 1, "{away}");
+    said(64, &with("mysql://u:s3cret@h:x/d"), &["storage mysql://h:x/d: it is no URL of MySQL"]).await;
+    let away = said(1, &with("mysql://u:s3cret@127.0.0.1:1/d"), &["storage mysql://127.0.0.1:1/d", "refused"]).await;
     assert_eq!(away.lines().count(), 1, "{away}");
     fs::write(folder.path().join("file"), "").unwrap();
     let taken = said(1, &with("sqlite:file/x"), &["storage sqlite:file/x: cannot make the folder", "check that"]).await;

@@ -8,7 +8,7 @@ use crate::{
     MODE,
     error::{OpenError, SqlError},
     postgres::Session,
-    statement::{Inner, Sql},
+    statement::{Inner, Sql, execute},
 };
 
 /// How long another process that has the file, such as a backup, may keep a write waiting.
@@ -17,8 +17,21 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const PREPARED_MAX: usize = 128;
 
 pub(crate) enum Engine {
-    Sqlite(Connection),
+    Sqlite(File),
     Postgres(Box<Session>),
+}
+
+/// A file of SQLite.
+pub(crate) struct File {
+    connection: Connection,
+    /// Whether its commits are synced, once that was set.
+    is_synced: Option<bool>,
+}
+
+impl From<Connection> for File {
+    fn from(connection: Connection) -> Self {
+        Self { connection, is_synced: None }
+    }
 }
 
 impl Engine {
@@ -39,7 +52,7 @@ impl Engine {
         for (at, migration) in migrations.iter().enumerate().skip(format) {
             migrate(&mut connection, at + 1, migration).map_err(of_sql)?;
         }
-        Ok(Self::Sqlite(connection))
+        Ok(Self::Sqlite(connection.into()))
     }
 
     /// Opens a file that is there, to read it alone.
@@ -48,7 +61,7 @@ impl Engine {
         let connection = Connection::open_with_flags(path, flags)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.set_prepared_statement_cache_capacity(PREPARED_MAX);
-        Ok(Self::Sqlite(connection))
+        Ok(Self::Sqlite(connection.into()))
     }
 
     /// Brings the tables of a schema of PostgreSQL to the newest format.
@@ -68,7 +81,7 @@ impl Engine {
     /// For a read, outside of a transaction.
     pub(crate) fn sql(&mut self) -> Result<Sql<'_>, SqlError> {
         Ok(Sql(match self {
-            Self::Sqlite(connection) => Inner::Sqlite(connection),
+            Self::Sqlite(file) => Inner::Sqlite(&file.connection),
             Self::Postgres(session) => Inner::Postgres(session.link()?),
         }))
     }
@@ -76,7 +89,7 @@ impl Engine {
     /// Reads in a transaction of its own, which sees one moment and writes nothing.
     pub(crate) fn read<T>(&mut self, work: impl FnOnce(Sql<'_>) -> Result<T, SqlError>) -> Result<T, SqlError> {
         match self {
-            Self::Sqlite(connection) => {
+            Self::Sqlite(File { connection, .. }) => {
                 connection.execute_batch("BEGIN")?;
                 let done = work(Sql(Inner::Sqlite(connection)));
                 let ended = if connection.is_autocommit() { Ok(()) } else { connection.execute_batch("COMMIT") };
@@ -92,7 +105,7 @@ impl Engine {
     /// go on behind the gap.
     pub(crate) fn begin(&mut self, is_synced: bool) -> Result<(), SqlError> {
         match self {
-            Self::Sqlite(connection) => Ok(begin(connection, is_synced)?),
+            Self::Sqlite(file) => Ok(file.begin(is_synced)?),
             Self::Postgres(session) => session.begin().map(|_| ()),
         }
     }
@@ -100,7 +113,9 @@ impl Engine {
     /// The transaction that has begun and has not ended.
     pub(crate) fn transaction(&self) -> Option<Sql<'_>> {
         match self {
-            Self::Sqlite(connection) => (!connection.is_autocommit()).then_some(Sql(Inner::Sqlite(connection))),
+            Self::Sqlite(File { connection, .. }) => {
+                (!connection.is_autocommit()).then_some(Sql(Inner::Sqlite(connection)))
+            }
             Self::Postgres(session) => session.transaction().map(|link| Sql(Inner::Postgres(link))),
         }
     }
@@ -109,12 +124,12 @@ impl Engine {
     pub(crate) fn commit(&mut self) -> Result<(), SqlError> {
         let connection = match self {
             Self::Postgres(session) => return session.commit(),
-            Self::Sqlite(connection) => connection,
+            Self::Sqlite(file) => &file.connection,
         };
         if connection.is_autocommit() {
             return Err(SqlError::ended());
         }
-        let committed = connection.execute_batch("COMMIT").map_err(|error| SqlError::from(error).in_commit());
+        let committed = execute(connection, "COMMIT").map_err(|error| SqlError::from(error).in_commit());
         if committed.is_err() && !connection.is_autocommit() {
             // Should this fail, too, the next transaction cannot begin and tries it again.
             let _undone = connection.execute_batch("ROLLBACK");
@@ -125,15 +140,17 @@ impl Engine {
     /// Writes the file anew. PostgreSQL does that by itself.
     pub(crate) fn compact(&self) -> Result<(), SqlError> {
         match self {
-            Self::Sqlite(connection) => Ok(connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)")?),
+            Self::Sqlite(File { connection, .. }) => {
+                Ok(connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)")?)
+            }
             Self::Postgres(_) => Ok(()),
         }
     }
 
     #[cfg(test)]
     pub(crate) fn connection(&mut self) -> &mut Connection {
-        let Self::Sqlite(connection) = self else { panic!("it is no file") };
-        connection
+        let Self::Sqlite(file) = self else { panic!("it is no file") };
+        &mut file.connection
     }
 }
 
@@ -143,14 +160,20 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// Begins a transaction.
-fn begin(connection: &Connection, is_synced: bool) -> rusqlite::Result<()> {
-    if !connection.is_autocommit() {
-        connection.execute_batch("ROLLBACK")?;
+impl File {
+    fn begin(&mut self, is_synced: bool) -> rusqlite::Result<()> {
+        let connection = &self.connection;
+        if !connection.is_autocommit() {
+            connection.execute_batch("ROLLBACK")?;
+        }
+        if self.is_synced != Some(is_synced) {
+            // With a write-ahead log, `NORMAL` syncs at checkpoints alone. Source: SQLite's documentation of `PRAGMA synchronous`.
+            let level = if is_synced { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" };
+            connection.execute_batch(level)?;
+            self.is_synced = Some(is_synced);
+        }
+        execute(connection, "BEGIN IMMEDIATE")
     }
-    // With a write-ahead log, `NORMAL` syncs at checkpoints alone. Source: SQLite's documentation of `PRAGMA synchronous`.
-    connection.execute_batch(if is_synced { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" })?;
-    connection.execute_batch("BEGIN IMMEDIATE")
 }
 
 fn prepare(connection: &Connection) -> rusqlite::Result<()> {

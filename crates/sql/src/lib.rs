@@ -275,9 +275,10 @@ impl Shared {
 
 /// Does one write of several that share a transaction: what it wrote is undone if it fails.
 fn in_savepoint<T>(sql: Sql<'_>, work: impl FnOnce(Sql<'_>) -> Result<T, SqlError>) -> Result<T, SqlError> {
-    sql.savepoint("SAVEPOINT one")?;
+    sql.savepoint(&["SAVEPOINT one"])?;
     let done = work(sql);
-    let ended = sql.savepoint(if done.is_ok() { "RELEASE one" } else { "ROLLBACK TO one; RELEASE one" });
+    let end: &[&str] = if done.is_ok() { &["RELEASE one"] } else { &["ROLLBACK TO one", "RELEASE one"] };
+    let ended = sql.savepoint(end);
     let done = done?;
     ended?;
     Ok(done)

@@ -100,12 +100,12 @@ impl<'a> Sql<'a> {
         self.prepare(statement)?.each(values, take)
     }
 
-    /// Begins or ends a part of a transaction.
-    pub(crate) fn savepoint(self, statement: &str) -> Result<(), SqlError> {
+    /// Begins or ends a part of a transaction, with these statements.
+    pub(crate) fn savepoint(self, statements: &[&str]) -> Result<(), SqlError> {
         match self.0 {
-            Inner::Sqlite(connection) => Ok(connection.execute_batch(statement)?),
+            Inner::Sqlite(connection) => Ok(statements.iter().try_for_each(|one| execute(connection, one))?),
             Inner::Postgres(link) => {
-                link.lead(statement);
+                link.lead(&statements.join("; "));
                 Ok(())
             }
         }
@@ -153,4 +153,9 @@ impl Statement<'_> {
             Prepared::Postgres(link, statement) => link.each(statement, values, |row| take(Row(Found::Postgres(row)))),
         }
     }
+}
+
+/// Executes a statement without an answer, which stays prepared.
+pub(crate) fn execute(connection: &Connection, statement: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(statement)?.execute([]).map(drop)
 }

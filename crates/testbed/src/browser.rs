@@ -13,6 +13,9 @@ use super::{Process, client, directory, eventually};
 /// For one order: the browser starts, and a member is found down, within it. Longer than `SOON_MS` of the script, which says what it saw.
 const SOON: Duration = Duration::from_secs(90);
 
+/// For an audit, which looks at the page in four ways.
+const AUDIT: Duration = SOON.saturating_mul(4);
+
 /// A running browser.
 pub struct Browser {
     process: Process,
@@ -77,15 +80,19 @@ impl Browser {
 
     /// What axe finds on the page in both widths and colour schemes, what is too wide, and what the browser complained of.
     pub async fn audit(&mut self) -> Vec<String> {
-        let found = self.obey(json!({"do": "audit"})).await;
+        let found = self.obey_within(AUDIT, json!({"do": "audit"})).await;
         found["found"].as_array().into_iter().flatten().map(ToString::to_string).collect()
     }
 
     async fn obey(&mut self, order: Value) -> Value {
+        self.obey_within(SOON, order).await
+    }
+
+    async fn obey_within(&mut self, bound: Duration, order: Value) -> Value {
         writeln!(self.stdin, "{order}").expect("a running browser");
         let at = self.orders;
         self.orders += 1;
-        let answer = eventually(SOON, async || {
+        let answer = eventually(bound, async || {
             let output = self.process.output();
             let whole = output.rfind('\n').map_or("", |end| &output[..end]);
             whole.lines().nth(at).map(str::to_owned).ok_or_else(|| format!("no answer to {order}: {}", self.errors()))

@@ -8,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::{Authority, Port, Process, binary, directory};
@@ -105,16 +104,12 @@ impl EtcdServer {
 
     /// Stops it in its tracks: connections stay open, nothing is answered.
     pub fn pause(&self) {
-        self.signal(Signal::STOP);
+        self.process.as_ref().expect("it runs").pause();
     }
 
     /// Lets it run on.
     pub fn resume(&self) {
-        self.signal(Signal::CONT);
-    }
-
-    fn signal(&self, signal: Signal) {
-        self.process.as_ref().expect("it runs").signal(signal);
+        self.process.as_ref().expect("it runs").resume();
     }
 
     /// Runs etcdctl as an operator does, and returns what it prints.

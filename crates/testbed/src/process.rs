@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use super::eventually::eventually;
 
@@ -97,9 +97,13 @@ impl Process {
         kill_process_group(Pid::from_child(&self.child), signal).ok();
     }
 
-    /// Stops it in its tracks: connections stay open, nothing is answered.
+    /// Stops it in its tracks: connections stay open, nothing is answered. It has stopped when this returns: the signal
+    /// alone lets other threads answer until one of them takes it.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
+        let (leader, options) = (Pid::from_child(&self.child), WaitIdOptions::STOPPED | WaitIdOptions::EXITED);
+        let status = waitid(WaitId::Pid(leader), options | WaitIdOptions::NOWAIT).expect("the state of a child");
+        assert!(status.is_some_and(|status| status.stopped()), "{} has ended\n{}", self.name, self.tail());
     }
 
     /// Lets a paused process run on.

@@ -1,4 +1,5 @@
-//! A proxy before a real member that answers some requests for config maps, and access reviews, wrongly.
+//! A proxy before a real member that answers some requests for config maps, and access reviews, wrongly, and that keeps
+//! writes on their way.
 //!
 //! It gives its member an identity of its own, so that several may stand before one cluster: each is a member that fails
 //! in its own way.
@@ -17,7 +18,7 @@ use std::{
 
 use bytes::Bytes;
 use futures::StreamExt;
-use http::{Request, Response, header};
+use http::{Method, Request, Response, header};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{body::Incoming, service::service_fn};
@@ -74,6 +75,51 @@ pub struct Seen {
     pub accept_encoding: Option<String>,
 }
 
+/// Where a write is kept on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The member does not have it yet.
+    Before,
+    /// The member has answered, and who asked does not know.
+    After,
+}
+
+/// A write that is kept on its way, also when who sent it is gone.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    object: String,
+    is_dry_run: bool,
+    place: Place,
+    reached: CancellationToken,
+    released: CancellationToken,
+    ended: CancellationToken,
+}
+
+impl Kept {
+    /// Waits until it is there.
+    pub async fn reached(&self) {
+        self.reached.cancelled().await;
+    }
+
+    /// Lets it go on, and waits until the member has answered it.
+    pub async fn release(&self) {
+        self.released.cancel();
+        self.ended.cancelled().await;
+    }
+
+    fn is(&self, request: &Request<Bytes>) -> bool {
+        let writes = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(request.method());
+        let says = |text: &str| memchr::memmem::find(request.body(), text.as_bytes()).is_some();
+        let in_query = request.uri().query().is_some_and(|query| query.contains("dryRun="));
+        let is_dry_run = in_query || says("\"dryRun\":[");
+        let names = || {
+            let is_in_path = request.uri().path().split('/').any(|part| part == self.object);
+            is_in_path || says(&format!("\"name\":\"{}\"", self.object))
+        };
+        writes && is_dry_run == self.is_dry_run && names()
+    }
+}
+
 /// A member's API server with a proxy before it.
 pub struct Saboteur {
     name: String,
@@ -94,6 +140,8 @@ struct Inner {
     /// Ends the watches that are open.
     watches: Mutex<CancellationToken>,
     seen: Mutex<Vec<Seen>>,
+    kept: Mutex<Vec<Kept>>,
+    tasks: TaskTracker,
 }
 
 impl Saboteur {
@@ -124,6 +172,8 @@ impl Saboteur {
             expired: Mutex::default(),
             watches: Mutex::default(),
             seen: Mutex::default(),
+            kept: Mutex::default(),
+            tasks: TaskTracker::new(),
         });
         let kubeconfig = member.dir().join(format!("{name}.kubeconfig"));
         let text = std::fs::read_to_string(member.kubeconfig()).unwrap();
@@ -183,6 +233,15 @@ impl Saboteur {
         *self.inner.lie.lock() = None;
     }
 
+    /// Keeps the next write of an object on its way, dry runs or what is meant.
+    pub fn keep(&self, object: &str, is_dry_run: bool, place: Place) -> Kept {
+        let token = CancellationToken::new;
+        let object = object.to_owned();
+        let kept = Kept { object, is_dry_run, place, reached: token(), released: token(), ended: token() };
+        self.inner.kept.lock().push(kept.clone());
+        kept
+    }
+
     /// Breaks the watches that are open.
     pub fn cut_watches(&self) {
         std::mem::take(&mut *self.inner.watches.lock()).cancel();
@@ -200,7 +259,7 @@ impl Drop for Saboteur {
     }
 }
 
-fn kind_of(request: &Request<Incoming>) -> Option<Kind> {
+fn kind_of(request: &Request<Bytes>) -> Option<Kind> {
     let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
     match path.strip_prefix(IN_DEFAULT) {
         Some(name) if name.starts_with('/') => Some(Kind::Get),
@@ -214,6 +273,16 @@ fn kind_of(request: &Request<Incoming>) -> Option<Kind> {
 }
 
 async fn answer(inner: Arc<Inner>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let request = Request::from_parts(parts, body);
+    let keeps = {
+        let mut all = inner.kept.lock();
+        all.iter().position(|kept| kept.is(&request)).map(|at| all.swap_remove(at))
+    };
+    if let Some(kept) = keeps {
+        return Ok(on_its_way(&inner, request, kept).await);
+    }
     let kind = kind_of(&request);
     if let Some(kind) = kind {
         let accept_encoding = request.headers().get(header::ACCEPT_ENCODING).map(|text| format!("{text:?}"));
@@ -245,8 +314,7 @@ async fn answer(inner: Arc<Inner>, request: Request<Incoming>) -> Result<Respons
             response.map(|body| replaced(body, from, to()))
         }
         Some(Lie::Says(status)) => {
-            let asked = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-            let mut review: serde_json::Value = serde_json::from_slice(&asked).unwrap_or_default();
+            let mut review: serde_json::Value = serde_json::from_slice(request.body()).unwrap_or_default();
             review["status"] = serde_json::from_str(status).expect("a status");
             Response::new(full(review.to_string()))
         }
@@ -256,6 +324,26 @@ async fn answer(inner: Arc<Inner>, request: Request<Incoming>) -> Result<Respons
         }
         Some(Lie::Hangs) => std::future::pending().await,
     })
+}
+
+/// Reaches the member whether or not somebody waits for the answer.
+async fn on_its_way(inner: &Arc<Inner>, request: Request<Bytes>, kept: Kept) -> Response<Body> {
+    let of_task = Arc::clone(inner);
+    let task = inner.tasks.spawn(async move {
+        if kept.place == Place::Before {
+            kept.reached.cancel();
+            kept.released.cancelled().await;
+        }
+        let (parts, body) = truth(&of_task, request, None).await.into_parts();
+        let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+        if kept.place == Place::After {
+            kept.reached.cancel();
+            kept.released.cancelled().await;
+        }
+        kept.ended.cancel();
+        Response::from_parts(parts, full(body))
+    });
+    task.await.unwrap_or_else(|_| told(502, &[], b"{}"))
 }
 
 /// Line by line, as no line of a watch may be split in two.
@@ -282,7 +370,7 @@ fn replaced(mut body: Body, from: &'static str, to: String) -> Body {
     StreamBody::new(lines.map(|data: Result<Bytes, std::io::Error>| data.map(Frame::data))).boxed_unsync()
 }
 
-async fn truth(inner: &Inner, request: Request<Incoming>, kind: Option<Kind>) -> Response<Body> {
+async fn truth(inner: &Inner, request: Request<Bytes>, kind: Option<Kind>) -> Response<Body> {
     let (mut parts, body) = request.into_parts();
     for own in [header::HOST, header::CONNECTION, header::CONTENT_LENGTH, header::TRANSFER_ENCODING] {
         parts.headers.remove(own);
@@ -294,7 +382,6 @@ async fn truth(inner: &Inner, request: Request<Incoming>, kind: Option<Kind>) ->
         }
     }
     parts.version = http::Version::HTTP_11;
-    let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     let Ok(response) = inner.api.open(Request::from_parts(parts, body)).await else {
         return told(502, &[], b"{}");
     };

@@ -22,6 +22,8 @@ use crate::app::{
 use kubefold_apiserver::storage::{Bounds, Memory, Postgres, PostgresError, Sqlite, SqliteError, Storage};
 #[cfg(feature = "etcd")]
 use kubefold_apiserver::storage::{Etcd, EtcdError, EtcdOptions};
+#[cfg(feature = "mysql")]
+use kubefold_apiserver::storage::{Mysql, MysqlError, MysqlIdentity, MysqlTls};
 
 /// The database in its folder.
 const FILE: &str = "objects.db";
@@ -35,6 +37,8 @@ pub enum StorageUrl {
     Sqlite(Option<PathBuf>),
     /// In a database of PostgreSQL, by its URL.
     Postgres(String),
+    /// In a database of MySQL or MariaDB, by its URL.
+    Mysql(String),
     /// In etcd.
     Etcd(EtcdUrl),
 }
@@ -49,10 +53,14 @@ impl std::fmt::Debug for StorageUrl {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "each variant's message says what it is")]
 pub enum UrlError {
-    #[error("it has no scheme; write sqlite:DIR, postgres://USER@HOST/DATABASE, etcd://HOST, or memory:")]
+    #[error(
+        "it has no scheme; write sqlite:DIR, postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE, etcd://HOST, or \
+         memory:"
+    )]
     NoScheme,
     #[error(
-        "no storage has the scheme {0:?}; write sqlite:DIR, postgres://USER@HOST/DATABASE, etcd://HOST, or memory:"
+        "no storage has the scheme {0:?}; write sqlite:DIR, postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE, \
+         etcd://HOST, or memory:"
     )]
     Scheme(String),
     #[error("memory: has nothing behind the colon; what is in memory ends with the process")]
@@ -61,6 +69,8 @@ pub enum UrlError {
     Sqlite,
     #[error("a database of PostgreSQL has a host; write postgres://USER@HOST/DATABASE")]
     Postgres,
+    #[error("a database of MySQL or MariaDB has a host; write mysql://USER@HOST/DATABASE")]
+    Mysql,
     #[error(transparent)]
     Etcd(#[from] EtcdUrlError),
 }
@@ -82,6 +92,10 @@ impl FromStr for StorageUrl {
             ("postgres" | "postgresql", _) => {
                 database::postgres_url(text).map(Self::Postgres).ok_or(UrlError::Postgres)
             }
+            ("mysql" | "mariadb", _) => match rest.strip_prefix("//") {
+                Some(place) if !place.is_empty() => Ok(Self::Mysql(text.trim().to_owned())),
+                _ => Err(UrlError::Mysql),
+            },
             ("etcd", _) => Ok(Self::Etcd(text.trim().parse()?)),
             (other, _) => Err(UrlError::Scheme(other.to_owned())),
         }
@@ -101,7 +115,8 @@ impl StorageUrl {
             Self::Sqlite(folder) => {
                 format!("sqlite:{}", folder.as_ref().map(|folder| folder.display().to_string()).unwrap_or_default())
             }
-            Self::Postgres(url) => database::told(url),
+            Self::Postgres(url) => database::told("postgres", url),
+            Self::Mysql(url) => database::told("mysql", url),
             Self::Etcd(url) => url.to_string(),
         }
     }
@@ -140,6 +155,12 @@ pub enum StorageOpenError {
     Sqlite { storage: String, source: SqliteError },
     #[error("storage {storage}: {source}")]
     Postgres { storage: String, source: PostgresError },
+    #[cfg(feature = "mysql")]
+    #[error("storage {storage}: {source}")]
+    Mysql { storage: String, source: MysqlError },
+    #[cfg(not(feature = "mysql"))]
+    #[error("storage {storage}: this kubefold is built without MySQL; take one that is built with the feature mysql")]
+    Mysql { storage: String },
     #[error(
         "storage {storage}: kubefold logs in to etcd by a certificate (--storage-cert-file, --storage-key-file), with no user in the URL"
     )]
@@ -155,10 +176,15 @@ pub enum StorageOpenError {
 impl StorageOpenError {
     /// Whether what was given is wrong, wherever and whenever it is used.
     pub fn is_given(&self) -> bool {
-        let of_url = matches!(self, Self::Postgres { source: PostgresError::Url(_), .. });
-        let of_place =
-            matches!(self, Self::Folder { .. } | Self::Sqlite { .. } | Self::Postgres { .. } | Self::Etcd { .. });
-        of_url || !of_place
+        match self {
+            Self::Postgres { source, .. } => matches!(source, PostgresError::Url(_)),
+            #[cfg(feature = "mysql")]
+            Self::Mysql { source, .. } => matches!(source, MysqlError::Url(_)),
+            #[cfg(not(feature = "mysql"))]
+            Self::Mysql { .. } => false,
+            Self::Folder { .. } | Self::Sqlite { .. } | Self::Etcd { .. } => false,
+            Self::UrlFile(_) | Self::Url { .. } | Self::Tls(_) | Self::EtcdUser { .. } => true,
+        }
     }
 }
 
@@ -184,20 +210,35 @@ impl StorageTls {
     fn config(&self) -> Result<ClientConfig, DatabaseFileError> {
         let mut config = database::tls(self.authority.as_deref())?;
         if let Some(ClientIdentity { certificate, key }) = &self.identity {
-            let read = |path: &Path| {
-                fs::read(path).map_err(|source| DatabaseFileError::Unreadable { path: path.to_owned(), source })
-            };
             let missing = |path: &Path, what| DatabaseFileError::NoIdentity { path: path.to_owned(), what };
-            let chain: Vec<_> = CertificateDer::pem_slice_iter(&read(certificate)?).flatten().collect();
+            let chain: Vec<_> = CertificateDer::pem_slice_iter(&read_file(certificate)?).flatten().collect();
             if chain.is_empty() {
                 return Err(missing(certificate, "certificate"));
             }
-            let key = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|_| missing(key, "key"))?;
+            let key = PrivateKeyDer::from_pem_slice(&read_file(key)?).map_err(|_| missing(key, "key"))?;
             let identity = CertifiedKey::from_der(chain, key, config.crypto_provider())?;
             config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(identity));
         }
         Ok(config)
     }
+
+    #[cfg(feature = "mysql")]
+    fn mysql(&self) -> Result<MysqlTls, DatabaseFileError> {
+        // What is wrong with a file is said here.
+        self.config()?;
+        let authorities = database::authorities(self.authority.as_deref())?;
+        let identity = match &self.identity {
+            Some(ClientIdentity { certificate, key }) => {
+                Some(MysqlIdentity { certificate: read_file(certificate)?, key: read_file(key)? })
+            }
+            None => None,
+        };
+        Ok(MysqlTls { authorities, identity })
+    }
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, DatabaseFileError> {
+    fs::read(path).map_err(|source| DatabaseFileError::Unreadable { path: path.to_owned(), source })
 }
 
 /// Opens a storage. Says what it is called, too.
@@ -222,6 +263,13 @@ pub(super) async fn open(source: &StorageSource, tls: &StorageTls, state: &Path)
             let opened = Postgres::open(&url, tls.config().map_err(StorageOpenError::Tls)?, Bounds::default()).await;
             Arc::new(opened.map_err(|source| StorageOpenError::Postgres { storage: name.clone(), source })?)
         }
+        #[cfg(feature = "mysql")]
+        StorageUrl::Mysql(url) => {
+            let opened = Mysql::open(&url, tls.mysql().map_err(StorageOpenError::Tls)?, Bounds::default()).await;
+            Arc::new(opened.map_err(|source| StorageOpenError::Mysql { storage: name.clone(), source })?)
+        }
+        #[cfg(not(feature = "mysql"))]
+        StorageUrl::Mysql(_) => return Err(StorageOpenError::Mysql { storage: name }),
         StorageUrl::Etcd(url) if url.has_user => return Err(StorageOpenError::EtcdUser { storage: name }),
         #[cfg(feature = "etcd")]
         StorageUrl::Etcd(url) => {
@@ -267,6 +315,7 @@ mod tests {
     fn a_url_says_where_and_what_is_wrong_with_it() {
         let sqlite = |path: &str| Ok(StorageUrl::Sqlite(Some(path.into())));
         let postgres = |url: &str| Ok(StorageUrl::Postgres(url.to_owned()));
+        let mysql = |url: &str| Ok(StorageUrl::Mysql(url.to_owned()));
         for (text, read) in [
             ("memory:", Ok(StorageUrl::Memory)),
             ("sqlite:", Ok(StorageUrl::Sqlite(None))),
@@ -275,12 +324,16 @@ mod tests {
             ("sqlite:///var/lib/x\n", sqlite("/var/lib/x")),
             ("postgres://a:b@c/d", postgres("postgres://a:b@c/d")),
             ("postgresql://c", postgres("postgresql://c")),
+            ("mysql://a:b@c/d\n", mysql("mysql://a:b@c/d")),
+            ("mariadb://c/d", mysql("mariadb://c/d")),
             ("", Err(UrlError::NoScheme)),
             ("/var/lib/x", Err(UrlError::NoScheme)),
             ("memory:x", Err(UrlError::Memory)),
             ("sqlite://x", Err(UrlError::Sqlite)),
             ("postgres:x", Err(UrlError::Postgres)),
             ("postgres://", Err(UrlError::Postgres)),
+            ("mysql:x", Err(UrlError::Mysql)),
+            ("mysql://", Err(UrlError::Mysql)),
             ("etcd://x", Ok(StorageUrl::Etcd("etcd://x".parse().unwrap()))),
             ("etcd:x", Err(UrlError::Etcd(EtcdUrlError::Members))),
             ("redis://x", Err(UrlError::Scheme("redis".to_owned()))),
@@ -293,6 +346,10 @@ mod tests {
     fn nobody_is_told_a_password() {
         let url: StorageUrl = "postgres://jane:s3cr@t@db.example.com:5432/objects?password=t".parse().unwrap();
         assert_eq!(format!("{url:?}"), "postgres://db.example.com:5432/objects");
+        let url: StorageUrl = "mysql://jane:s3cr@t@db.example.com/objects?ssl-mode=REQUIRED".parse().unwrap();
+        assert_eq!(format!("{url:?}"), "mysql://db.example.com/objects");
+        let url: StorageUrl = "mysql://jane:s3c?r@t@db.example.com/objects".parse().unwrap();
+        assert_eq!(format!("{url:?}"), "mysql://");
     }
 
     #[tokio::test]
@@ -311,6 +368,13 @@ mod tests {
         assert!(wrong.is_given() && !wrong.to_string().contains("hidden"), "{wrong}");
         let away = of(&url("postgres://u:hidden@127.0.0.1:1/d")).await;
         assert!(!away.is_given() && away.to_string().starts_with("storage postgres://127.0.0.1:1/d: "), "{away}");
+        #[cfg(feature = "mysql")]
+        {
+            let wrong = of(&url("mysql://u:hidden@h:x/d")).await;
+            assert!(wrong.is_given() && !wrong.to_string().contains("hidden"), "{wrong}");
+            let away = of(&url("mysql://u:hidden@127.0.0.1:1/d")).await;
+            assert!(!away.is_given() && away.to_string().starts_with("storage mysql://127.0.0.1:1/d: "), "{away}");
+        }
         let taken = of(&url(&format!("sqlite:{}", file.display()))).await;
         assert!(!taken.is_given() && taken.to_string().contains("cannot make the folder"), "{taken}");
     }

@@ -162,7 +162,7 @@ impl Cache {
     }
 }
 
-#[cfg(any(feature = "sqlite", feature = "postgres", feature = "etcd"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql", feature = "etcd"))]
 impl Cache {
     pub(super) fn bounds(&self) -> &Bounds {
         &self.bounds
@@ -199,7 +199,7 @@ pub(super) struct Told {
 }
 
 /// What a backend takes that stores changes by itself.
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 impl Cache {
     /// Makes changes that were judged and are stored. Answers the revisions of stored changes that nobody needs since.
     pub(super) fn commit(&self, changes: Vec<Arc<Change>>) -> Vec<u64> {
@@ -211,7 +211,7 @@ impl Cache {
 }
 
 /// How a backend that stores changes reads them again.
-#[cfg(any(feature = "sqlite", feature = "postgres", feature = "etcd"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql", feature = "etcd"))]
 impl State {
     /// Takes in a change that is forgotten already.
     pub(super) fn absorb(&mut self, change: &Change) {

@@ -11,10 +11,10 @@
 //!
 //! # Backends
 //!
-//! [`Memory`], `Sqlite` (feature `sqlite`): one file, `Postgres` (feature `postgres`), and `Etcd` (feature `etcd`). All answer
-//! reads and watches from a cache of all that is committed. A backend that stores batches of changes implements `writer::Log`
-//! only; order, conditions, group commit and history are the cache's and the writer's. Those of etcd are etcd's, and its cache
-//! follows it.
+//! [`Memory`], `Sqlite` (feature `sqlite`): one file, `Postgres` (feature `postgres`), `Mysql` (feature `mysql`): MySQL and
+//! MariaDB, and `Etcd` (feature `etcd`). All answer reads and watches from a cache of all that is committed. A backend that
+//! stores batches of changes implements `writer::Log` only; order, conditions, group commit and history are the cache's and the
+//! writer's. Those of etcd are etcd's, and its cache follows it.
 
 mod cache;
 mod change;
@@ -23,18 +23,22 @@ pub mod contract;
 mod cursor;
 #[cfg(feature = "etcd")]
 mod etcd;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod known;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod logged;
 mod memory;
+#[cfg(feature = "mysql")]
+mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod replay;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 #[cfg(test)]
 mod tests;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod writer;
 
 use std::sync::Arc;
@@ -45,9 +49,11 @@ use futures::{future::BoxFuture, stream::BoxStream};
 #[cfg(feature = "etcd")]
 pub use etcd::{Etcd, EtcdError, EtcdOptions};
 pub use memory::{Backup, Memory};
+#[cfg(feature = "mysql")]
+pub use mysql::{Mysql, MysqlError, MysqlIdentity, MysqlTls};
 #[cfg(feature = "postgres")]
 pub use postgres::{Postgres, PostgresError};
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 pub use replay::Gap;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Damage, Sqlite, SqliteError};

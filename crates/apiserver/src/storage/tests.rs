@@ -2,9 +2,25 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures::future::BoxFuture;
 
-use crate::storage::{Bounds, Memory, Storage, contract::Backend};
+use crate::storage::{
+    Bounds, Memory, Range, Storage, StorageError, When,
+    contract::{self, Backend},
+};
+
+/// Makes a key that is not there.
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "etcd"))]
+pub(super) async fn make(storage: &dyn Storage, key: &str) -> Result<u64, StorageError> {
+    storage.put(key, Bytes::from_static(b"x"), When::Absent).await
+}
+
+/// All keys that are there now.
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql", feature = "etcd"))]
+pub(super) async fn keys(storage: &dyn Storage) -> Vec<String> {
+    contract::keys(storage, Range::default()).await
+}
 
 struct InMemory;
 
@@ -50,7 +66,7 @@ mod sqlite {
 }
 
 /// Many writes, one store: what the writer's thread makes of a log's failures.
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod group_commit {
     use std::{io, sync::mpsc};
 

@@ -28,6 +28,8 @@ use kubefold_apiserver::storage::Postgres;
 use kubefold_apiserver::storage::{Bounds, Change, Range, Record, Sqlite, Storage, WatchItem, When};
 #[cfg(feature = "etcd")]
 use kubefold_apiserver::storage::{Etcd, EtcdOptions};
+#[cfg(feature = "mysql")]
+use kubefold_apiserver::storage::{Mysql, MysqlTls};
 use tokio::task::JoinSet;
 
 const WRITERS: usize = 8;
@@ -62,12 +64,16 @@ fn bounds(log_changes_max: usize) -> Bounds {
     Bounds { log_changes_max, log_bytes_max: 1 << 30, ..Bounds::default() }
 }
 
-/// Opens a file, a database of PostgreSQL by its connection string, or an etcd by its address.
+/// Opens a file, a database of PostgreSQL by its connection string, one of MariaDB by its URL, or an etcd by its address.
 async fn open(place: &str, log_changes_max: usize) -> Arc<dyn Storage> {
     let bounds = bounds(log_changes_max);
     #[cfg(feature = "postgres")]
     if place.starts_with("host=") {
         return Arc::new(Postgres::open(place, tls(), bounds).await.unwrap());
+    }
+    #[cfg(feature = "mysql")]
+    if place.starts_with("mysql:") {
+        return Arc::new(Mysql::open(place, MysqlTls::default(), bounds).await.unwrap());
     }
     #[cfg(feature = "etcd")]
     if place.starts_with("http:") {
@@ -245,6 +251,15 @@ async fn both_hold_of_postgresql() {
     let server = testbed::PostgresServer::start();
     check_history(&server.schema("whole")).await;
     check_forgetting(&server.schema("forgetting")).await;
+}
+
+#[cfg(feature = "mysql")]
+#[tokio::test]
+async fn both_hold_of_mariadb() {
+    let server = testbed::MariadbServer::start();
+    let (whole, forgetting) = (server.url("whole"), server.url("forgetting"));
+    check_history(&whole).await;
+    check_forgetting(&forgetting).await;
 }
 
 #[cfg(feature = "etcd")]

@@ -112,7 +112,7 @@ async fn put(storage: &dyn Storage, key: &str, value: &str, when: When) -> Resul
     storage.put(key, Bytes::from(value.to_owned()), when).await
 }
 
-async fn keys(storage: &dyn Storage, range: Range<'_>) -> Vec<String> {
+pub(super) async fn keys(storage: &dyn Storage, range: Range<'_>) -> Vec<String> {
     let page = storage.range(range).await.unwrap();
     page.records.iter().map(|record| record.key.to_string()).collect()
 }

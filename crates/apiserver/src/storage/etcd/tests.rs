@@ -6,7 +6,10 @@ use testbed::{EtcdServer, Relay, eventually};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::*;
-use crate::storage::contract::Backend;
+use crate::storage::{
+    contract::Backend,
+    tests::{keys, make},
+};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -25,15 +28,6 @@ async fn open(server: &EtcdServer) -> Etcd {
 
 async fn start() -> EtcdServer {
     tokio::task::spawn_blocking(EtcdServer::start).await.unwrap()
-}
-
-async fn put(storage: &Etcd, key: &str) -> Result<u64, StorageError> {
-    storage.put(key, Bytes::from_static(b"x"), When::Absent).await
-}
-
-async fn keys(storage: &Etcd) -> Vec<String> {
-    let page = storage.range(Range::default()).await.unwrap();
-    page.records.iter().map(|record| record.key.to_string()).collect()
 }
 
 /// A test's storages are prefixes with its name before theirs. Revisions are the whole etcd's: one test at a time has it.
@@ -74,7 +68,7 @@ mod contract {
 async fn what_others_write_is_seen_and_told() {
     let server = start().await;
     let (one, other) = (open(&server).await, open(&server).await);
-    let revision = put(&one, "pods/default/a").await.unwrap();
+    let revision = make(&one, "pods/default/a").await.unwrap();
     assert_eq!(other.get("pods/default/a").await.unwrap().0.unwrap().revision, revision);
     assert_eq!(other.revision().await.unwrap(), revision);
     let mut watch = one.watch("pods/", revision).await.unwrap();
@@ -105,11 +99,11 @@ async fn what_others_write_is_seen_and_told() {
 async fn an_outage_changes_nothing_and_watches_go_on_after_it() {
     let mut server = start().await;
     let storage = open(&server).await;
-    let first = put(&storage, "a").await.unwrap();
+    let first = make(&storage, "a").await.unwrap();
     let mut watch = storage.watch("", first).await.unwrap();
     server.kill();
     // A connection that is lost with the request under way may have brought it there; one that is not made has not.
-    let refused = eventually(SOON, async || match put(&storage, "b").await {
+    let refused = eventually(SOON, async || match make(&storage, "b").await {
         Err(StorageError::Unknown(why)) => Err(why),
         refused => Ok::<_, String>(refused),
     });
@@ -119,7 +113,7 @@ async fn an_outage_changes_nothing_and_watches_go_on_after_it() {
     assert!(matches!(storage.get("a").await, Err(StorageError::Unavailable(_))));
     server.restart();
     eventually(SOON, async || storage.ready().await).await;
-    let second = put(&storage, "c").await.unwrap();
+    let second = make(&storage, "c").await.unwrap();
     assert_eq!(second, first + 1);
     assert!(matches!(watch.next().await, Some(Ok(WatchItem::Change(change))) if change.revision == second));
     assert_eq!(keys(&storage).await, ["a", "c"]);
@@ -129,13 +123,13 @@ async fn an_outage_changes_nothing_and_watches_go_on_after_it() {
 async fn a_write_whose_answer_is_lost_is_not_known() {
     let mut server = start().await;
     let storage = Arc::new(open(&server).await);
-    put(&storage, "a").await.unwrap();
+    make(&*storage, "a").await.unwrap();
     server.pause();
     let writing = Arc::clone(&storage);
     let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(async move { put(&writing, "b").await });
+    tasks.spawn(async move { make(&*writing, "b").await });
     // The kernel has taken the request, and nobody answers it any more.
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
     server.kill();
     let lost = tasks.join_next().await.unwrap().unwrap();
     assert!(matches!(lost, Err(StorageError::Unknown(_))), "{lost:?}");
@@ -143,7 +137,7 @@ async fn a_write_whose_answer_is_lost_is_not_known() {
     eventually(SOON, async || storage.ready().await).await;
     // Whatever became of it, it is found out by a read.
     let there = storage.get("b").await.unwrap().0;
-    let again = put(&storage, "b").await;
+    let again = make(&*storage, "b").await;
     assert_eq!(again.is_ok(), there.is_none(), "{again:?}");
 }
 
@@ -153,9 +147,9 @@ async fn a_restored_snapshot_forgets_every_revision_of_before() {
     let file = folder.path().join("snapshot");
     let mut server = start().await;
     let storage = open(&server).await;
-    let saved = put(&storage, "a").await.unwrap();
+    let saved = make(&storage, "a").await.unwrap();
     server.snapshot(&file);
-    let lost = put(&storage, "b").await.unwrap();
+    let lost = make(&storage, "b").await.unwrap();
     let mut watch = storage.watch("", lost).await.unwrap();
     server.restore(&file, &[]);
     let ended = watch.next().await;
@@ -166,7 +160,7 @@ async fn a_restored_snapshot_forgets_every_revision_of_before() {
     }
     assert!(matches!(storage.watch("", lost).await.err(), Some(StorageError::Future { .. })));
     // The revision is given out again, for another change, before the server is back.
-    assert_eq!(put(&storage, "c").await.unwrap(), lost);
+    assert_eq!(make(&storage, "c").await.unwrap(), lost);
     let mut watch = storage.watch("", lost).await.unwrap();
     server.restore(&file, &[]);
     server.ctl(&["put", "/registry/d", "x"]);
@@ -189,7 +183,7 @@ async fn a_server_that_missed_a_compaction_reads_anew() {
     let server = start().await;
     let relay = Relay::to(&server.address()).await;
     let storage = Etcd::open(options(&relay.addr().to_string(), PREFIX), Bounds::default()).await.unwrap();
-    let first = put(&storage, "a").await.unwrap();
+    let first = make(&storage, "a").await.unwrap();
     let mut watch = storage.watch("", first).await.unwrap();
     relay.cut().await;
     for key in ["b", "c", "d"] {
@@ -210,7 +204,7 @@ async fn old_revisions_are_compacted_by_one_of_all_servers() {
         EtcdOptions { compaction_interval: Some(Duration::from_millis(300)), ..options(&server.address(), PREFIX) };
     let one = Etcd::open(options.clone(), Bounds::default()).await.unwrap();
     let _other = Etcd::open(options, Bounds::default()).await.unwrap();
-    let first = put(&one, "a").await.unwrap();
+    let first = make(&one, "a").await.unwrap();
     eventually(SOON, async || {
         let refused = std::process::Command::new(testbed::binary("etcdctl"))
             .args([&format!("--endpoints={}", server.address()), "get", "/registry/a", "--rev", &first.to_string()])
@@ -232,7 +226,7 @@ async fn another_member_is_called_where_one_cannot_be_connected_to() {
     let mut options = options(&server.address(), PREFIX);
     options.members.insert(0, format!("http://{}", away.addr()).parse().unwrap());
     let storage = Etcd::open(options, Bounds::default()).await.unwrap();
-    put(&storage, "a").await.unwrap();
+    make(&storage, "a").await.unwrap();
     assert_eq!(keys(&storage).await, ["a"]);
 }
 
@@ -240,7 +234,7 @@ async fn another_member_is_called_where_one_cannot_be_connected_to() {
 async fn what_cannot_be_read_is_said_and_not_left_out() {
     let server = start().await;
     let storage = open(&server).await;
-    put(&storage, "a").await.unwrap();
+    make(&storage, "a").await.unwrap();
     server.ctl(&["put", "/registry/secrets/default/s", "k8s:enc:aescbc:v1:key1:x"]);
     let refused = storage.get("a").await;
     assert!(

@@ -11,6 +11,7 @@ use tokio_postgres::{Row, types::ToSql};
 use crate::storage::{
     Bounds, StorageError,
     cache::Cache,
+    known::{Known, superseded},
     postgres::error::PostgresError,
     replay::{RESTORED_BUMP, Replay, Replayed},
     writer::{Log, Opened, Stored},
@@ -48,10 +49,7 @@ pub struct Session {
     link: Option<Link>,
     /// Of this server: every other one has another.
     epoch: i64,
-    /// As the head has it, as far as is known.
-    revision: i64,
-    /// What the head has if a batch whose outcome is not known is stored.
-    doubtful: Option<i64>,
+    known: Known<i64>,
 }
 
 impl Session {
@@ -75,7 +73,7 @@ impl Session {
             return Err(gap.into());
         }
         let Replayed { state, dead } = replay.end(unsigned(head.revision))?;
-        let log = Self { dialer, link: Some(link), epoch: head.epoch, revision: head.revision, doubtful: None };
+        let log = Self { dialer, link: Some(link), epoch: head.epoch, known: Known::new(head.revision) };
         Ok(Opened { log, cache: Arc::new(Cache::new(state, bounds)), dead })
     }
 
@@ -87,7 +85,7 @@ impl Session {
             let link = self.dialer.connect().map_err(sql)?;
             link.batch(SESSION).and_then(|()| link.batch(LOCK)).map_err(sql)?;
             let (epoch, revision) = head_of(&link).map_err(sql)?;
-            if epoch != self.epoch || (revision != self.revision && Some(revision) != self.doubtful) {
+            if epoch != self.epoch || !self.known.may_be(revision) {
                 return Err(superseded());
             }
             self.link = Some(link);
@@ -97,7 +95,7 @@ impl Session {
 
     /// Stores a batch in one transaction. `false`: another server has the database since.
     fn try_store(&mut self, batch: &Stored, newest: i64) -> Result<bool, StorageError> {
-        let (epoch, before, floor) = (self.epoch, self.revision, signed(batch.floor));
+        let (epoch, before, floor) = (self.epoch, self.known.revision(), signed(batch.floor));
         let link = self.link()?;
         let revisions: Vec<i64> = batch.changes.iter().map(|change| signed(change.revision)).collect();
         let keys: Vec<&str> = batch.changes.iter().map(|change| change.key()).collect();
@@ -139,34 +137,27 @@ impl Drop for Session {
 
 impl Log for Session {
     fn store(&mut self, batch: Stored) -> Result<(), StorageError> {
-        let newest = batch.changes.last().map_or(self.revision, |change| signed(change.revision));
+        let newest = batch.changes.last().map_or_else(|| self.known.revision(), |change| signed(change.revision));
         let stored =
             self.try_store(&batch, newest).and_then(|is_ours| if is_ours { Ok(()) } else { Err(superseded()) });
-        match &stored {
-            Ok(()) => self.revision = newest,
-            Err(StorageError::Unknown(_)) => self.doubtful = Some(newest),
-            Err(_) => {}
-        }
+        self.known.tried(newest, &stored);
         stored
     }
 
     fn settle(&mut self) -> Result<bool, StorageError> {
         let (_, found) = head_of(self.link()?).map_err(StorageError::from)?;
-        let is_stored = self.doubtful == Some(found);
-        self.doubtful = None;
-        self.revision = found;
-        Ok(is_stored)
+        Ok(self.known.settle(found))
     }
 
     fn raise(&mut self, to: u64) -> Result<(), StorageError> {
-        let (epoch, before, to) = (self.epoch, self.revision, signed(to));
+        let (epoch, before, to) = (self.epoch, self.known.revision(), signed(to));
         let link = self.link()?;
         let set = "UPDATE kubefold_head SET revision = ?1, floor = ?1 WHERE revision = ?2 AND epoch = ?3";
         let raise = || link.execute(&link.prepare(set)?, [to, before, epoch]);
         if raise().map_err(StorageError::from)? != 1 {
             return Err(superseded());
         }
-        self.revision = to;
+        self.known.tried(to, &Ok(()));
         Ok(())
     }
 
@@ -179,10 +170,6 @@ impl Log for Session {
             _ => Err(superseded()),
         }
     }
-}
-
-fn superseded() -> StorageError {
-    StorageError::Unavailable("another process has served the database since; start this one again".to_owned())
 }
 
 fn signed(revision: u64) -> i64 {

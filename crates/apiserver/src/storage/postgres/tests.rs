@@ -1,12 +1,15 @@
 use std::sync::{Arc, LazyLock};
 
-use bytes::Bytes;
 use futures::{StreamExt, future::BoxFuture};
 use rustls::RootCertStore;
 use testbed::PostgresServer;
 
 use super::*;
-use crate::storage::{Range, Storage, StorageError, WatchItem, When, contract::Backend};
+use crate::storage::{
+    Storage, StorageError, WatchItem,
+    contract::Backend,
+    tests::{keys, make},
+};
 
 /// One for all tests, each in schemas of its own. It ends with the process.
 static SERVER: LazyLock<PostgresServer> = LazyLock::new(PostgresServer::start);
@@ -27,15 +30,6 @@ async fn open(schema: &str) -> Postgres {
 
 fn sql(schema: &str, statements: &str) -> String {
     SERVER.sql(&format!("SET search_path = {schema}; {statements}"))
-}
-
-async fn put(storage: &Postgres, key: &str) -> Result<u64, StorageError> {
-    storage.put(key, Bytes::from_static(b"x"), When::Absent).await
-}
-
-async fn keys(storage: &Postgres) -> Vec<String> {
-    let page = storage.range(Range::default()).await.unwrap();
-    page.records.iter().map(|record| record.key.to_string()).collect()
 }
 
 /// A test's storages are schemas with its name before theirs.
@@ -75,14 +69,14 @@ fn cut(schema: &str) {
 #[tokio::test]
 async fn a_connection_that_is_lost_is_made_again_and_nothing_is_lost_or_twice() {
     let storage = open("lost").await;
-    let first = put(&storage, "a").await.unwrap();
+    let first = make(&storage, "a").await.unwrap();
     for round in 0..5 {
         cut("lost");
         // The first to notice is told that nothing was changed, or that the outcome is not known.
         let key = format!("b/{round}");
-        let mut made = put(&storage, &key).await;
+        let mut made = make(&storage, &key).await;
         while let Err(StorageError::Unavailable(_) | StorageError::Unknown(_)) = made {
-            made = put(&storage, &key).await;
+            made = make(&storage, &key).await;
         }
         assert!(matches!(made, Ok(_) | Err(StorageError::Unmet(Some(_)))), "{made:?}");
         storage.ready().await.unwrap();
@@ -96,7 +90,7 @@ async fn a_connection_that_is_lost_is_made_again_and_nothing_is_lost_or_twice() 
 #[tokio::test]
 async fn a_commit_whose_answer_is_lost_is_found_out() {
     let storage = open("doubt").await;
-    put(&storage, "a").await.unwrap();
+    make(&storage, "a").await.unwrap();
     // The deferred trigger ends its own session within the commit, which is not stored.
     let trigger = "
         CREATE FUNCTION doubt.cut() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -104,37 +98,37 @@ async fn a_commit_whose_answer_is_lost_is_found_out() {
         CREATE CONSTRAINT TRIGGER cut AFTER INSERT ON doubt.kubefold_changes DEFERRABLE INITIALLY DEFERRED
             FOR EACH ROW WHEN (NEW.key = 'b') EXECUTE FUNCTION doubt.cut()";
     sql("doubt", trigger);
-    let made = put(&storage, "b").await;
+    let made = make(&storage, "b").await;
     assert!(matches!(made, Err(StorageError::Unknown(_))), "{made:?}");
     assert_eq!(keys(&storage).await, ["a"]);
     let ready = storage.ready().await;
     assert!(ready.is_ok(), "{ready:?}");
     // This one is stored, as if only the answer to the commit had been lost: it is taken in, and a watch tells it.
-    let made = put(&storage, "b").await;
+    let made = make(&storage, "b").await;
     assert!(matches!(made, Err(StorageError::Unknown(_))), "{made:?}");
     let stored = "INSERT INTO kubefold_changes VALUES (3, 'b', 'x'); UPDATE kubefold_head SET revision = 3";
     sql("doubt", &format!("DROP TRIGGER cut ON kubefold_changes; {stored}"));
     let mut watch = storage.watch("", 2).await.unwrap();
-    let again = put(&storage, "b").await;
+    let again = make(&storage, "b").await;
     assert!(matches!(&again, Err(StorageError::Unmet(Some(record))) if record.revision == 3), "{again:?}");
     assert!(matches!(watch.next().await, Some(Ok(WatchItem::Change(change))) if change.revision == 3));
-    assert_eq!(put(&storage, "c").await.unwrap(), 4);
+    assert_eq!(make(&storage, "c").await.unwrap(), 4);
 }
 
 #[tokio::test]
 async fn a_second_server_is_refused_and_one_that_was_superseded_stores_nothing() {
     let first = open("second").await;
-    put(&first, "a").await.unwrap();
+    make(&first, "a").await.unwrap();
     let refused = try_open("second", Bounds::default()).await.err().unwrap();
     assert!(matches!(refused, PostgresError::InUse), "{refused}");
     // The first loses its lock, and another server takes the database before it notices.
     cut("second");
     let second = open("second").await;
-    put(&second, "b").await.unwrap();
-    let late = put(&first, "c").await;
+    make(&second, "b").await.unwrap();
+    let late = make(&first, "c").await;
     assert!(matches!(late, Err(StorageError::Unavailable(_))), "{late:?}");
     second.close().await;
-    let late = put(&first, "c").await;
+    let late = make(&first, "c").await;
     assert!(
         matches!(&late, Err(StorageError::Unavailable(why)) if why.contains("another process has served")),
         "{late:?}"
@@ -146,7 +140,7 @@ async fn a_second_server_is_refused_and_one_that_was_superseded_stores_nothing()
 #[tokio::test]
 async fn a_restored_database_forgets_every_revision_of_before() {
     let storage = open("restored").await;
-    let newest = put(&storage, "a").await.unwrap();
+    let newest = make(&storage, "a").await.unwrap();
     storage.close().await;
     // As a dump that is loaded: the same rows in a new table.
     sql(
@@ -159,7 +153,7 @@ async fn a_restored_database_forgets_every_revision_of_before() {
         assert!(matches!(storage.watch("", after).await.err(), Some(StorageError::Compacted { .. })), "{after}");
     }
     let raised = storage.revision().await.unwrap();
-    assert_eq!(put(&storage, "b").await.unwrap(), raised + 1);
+    assert_eq!(make(&storage, "b").await.unwrap(), raised + 1);
     storage.close().await;
     let storage = open("restored").await;
     assert!(storage.watch("", raised).await.is_ok());
@@ -169,7 +163,7 @@ async fn a_restored_database_forgets_every_revision_of_before() {
 async fn a_newer_format_and_damage_are_refused_in_one_sentence() {
     let storage = open("refused").await;
     for key in ["a", "b", "c"] {
-        put(&storage, key).await.unwrap();
+        make(&storage, key).await.unwrap();
     }
     storage.close().await;
     sql("refused", "UPDATE kubefold_head SET format = 9");

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 use super::*;
-use crate::storage::{Range, Storage, StorageError, WatchItem, When};
+use crate::storage::{Range, Storage, StorageError, WatchItem, When, tests::keys};
 
 const NAME: &str = "objects.db";
 
@@ -45,11 +45,6 @@ async fn put(storage: &Sqlite, key: &str, value: &str) -> Result<u64, StorageErr
     let there = storage.get(key).await?.0;
     let when = there.map_or(When::Absent, |record| When::At(record.revision));
     storage.put(key, Bytes::from(value.to_owned()), when).await
-}
-
-async fn keys(storage: &Sqlite) -> Vec<String> {
-    let page = storage.range(Range::default()).await.unwrap();
-    page.records.iter().map(|record| record.key.to_string()).collect()
 }
 
 /// Checks that no revision up to `newest` is one that a client can go on from.
