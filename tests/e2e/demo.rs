@@ -113,7 +113,7 @@ async fn a_newcomer_sees_a_fleet_kills_a_member_and_divides_a_deployment() {
     let pods = kubectl.run(&["-n", "shop", "get", "pods", "-l", "app=web", "--no-headers"]).await;
     let in_member = |member: &str| pods.stdout.lines().filter(|line| line.contains(member)).count();
     assert_eq!(["@east", "@west", "@north"].map(in_member), [2, 4, 2], "{}", pods.stdout);
-    pods_are_reached(&kubectl.in_namespace("shop"), &pods.stdout).await;
+    pods_are_reached(&kubectl.in_namespace("shop"), &pods.stdout, demo.folder()).await;
     kubectl.run(&["-n", "shop", "scale", "deployment", "web", "--replicas=12"]).await.ok();
     eventually(SOON, async || {
         let ready =
@@ -134,8 +134,8 @@ async fn a_newcomer_sees_a_fleet_kills_a_member_and_divides_a_deployment() {
     assert!(!demo.kubeconfig().exists());
 }
 
-/// Commands, ports, logs and metrics of a simulated pod, by both protocols that kubectl has for streams.
-async fn pods_are_reached(kubectl: &Kubectl, pods: &str) {
+/// Commands, files, ports, logs and metrics of a simulated pod, by both protocols that kubectl has for streams.
+async fn pods_are_reached(kubectl: &Kubectl, pods: &str, folder: &Path) {
     let pod = *names(pods).iter().find(|name| name.ends_with("@east")).unwrap();
     let own = pod.strip_suffix("@east").unwrap();
     let spdy =
@@ -163,17 +163,19 @@ async fn pods_are_reached(kubectl: &Kubectl, pods: &str) {
         let shell = kubectl.run_with_input(&["exec", "-i", "deploy/web", "--", "sh"], "cd /etc\npwd\nexit 4\n").await;
         assert_eq!((shell.code, shell.stdout.as_str()), (Some(4), "/etc\n"), "{how}: {shell}");
 
+        files_are_copied(kubectl, pod, folder, how).await;
         let forward = kubectl.start(&["port-forward", pod, ":8080"]);
-        let page = visited(&forward, how).await;
+        let page = visited(&forward, "/visited", how).await;
         assert!(page.contains(&format!("pod {own} of cluster east\nnamespace: shop\n")), "{how}: {page}");
     }
+    pages_are_proxied(kubectl, pod).await;
     let wrong = kubectl.run(&["exec", pod, "-c", "side", "--", "true"]).await;
     assert!(wrong.refused().contains("side"), "{wrong}");
     let logs = kubectl.start(&["logs", "-f", pod, "--since=10s"]);
     let attached = kubectl.start(&["attach", pod]);
     let forward = kubectl.start(&["port-forward", pod, ":8080"]);
     eventually(SOON, async || {
-        visited(&forward, "again").await;
+        visited(&forward, "/visited", "again").await;
         let seen = |process: &Process| {
             process.output().contains("GET /visited 200").then_some(()).ok_or_else(|| process.output())
         };
@@ -188,16 +190,65 @@ async fn pods_are_reached(kubectl: &Kubectl, pods: &str) {
     assert!(nodes.ok().contains("@west") && !nodes.stdout.contains("unknown"), "{nodes}");
 }
 
-/// What a page at a forwarded port says.
-async fn visited(forward: &Process, how: &str) -> String {
+/// Files go into a pod and come out again as they were; what has no room there is said.
+async fn files_are_copied(kubectl: &Kubectl, pod: &str, folder: &Path, how: &str) {
+    let (site, back) = (folder.join(how), folder.join(format!("{how}-back")));
+    let bytes: Vec<u8> = (0..1_500_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    fs::create_dir_all(site.join("deep")).unwrap();
+    fs::write(site.join("deep/large.bin"), &bytes).unwrap();
+    fs::write(site.join("index.html"), "hello\n").unwrap();
+    let copy = async |from: &str, to: &str| kubectl.run(&["cp", from, to]).await;
+    let [site, back] = [&site, &back].map(|path| path.to_str().unwrap());
+    copy(site, &format!("{pod}:/tmp")).await.ok();
+    let page = format!("/tmp/{how}/index.html");
+    assert_eq!(kubectl.run(&["exec", pod, "--", "cat", &page]).await.ok(), "hello\n", "{how}");
+    copy(&format!("{pod}:tmp/{how}"), back).await.ok();
+    assert!(fs::read(Path::new(back).join("deep/large.bin")).unwrap() == bytes, "{how}");
+    assert_eq!(fs::read_to_string(Path::new(back).join("index.html")).unwrap(), "hello\n", "{how}");
+    let large = folder.join("too-large");
+    fs::write(&large, vec![0; 5 << 20]).unwrap();
+    let refused = copy(large.to_str().unwrap(), &format!("{pod}:/root/")).await;
+    assert!(refused.refused().contains("tar: can't open 'too-large': No space left on device"), "{how}: {refused}");
+    // kubectl cp ends with the archive, and may not wait for what tar says.
+    let missing = kubectl.run(&["exec", pod, "--", "tar", "cf", "-", "/none"]).await;
+    assert_eq!(missing.code, Some(1), "{how}");
+    assert!(missing.stderr.contains("tar: /none: No such file or directory"), "{how}: {}", missing.stderr);
+}
+
+/// The page of a pod through the API server's `proxy`, of the pod and of a service, and through `kubectl proxy`.
+async fn pages_are_proxied(kubectl: &Kubectl, pod: &str) {
+    let own = pod.strip_suffix("@east").unwrap();
+    let page = format!("pod {own} of cluster east\nnamespace: shop\n");
+    let path = format!("/api/v1/namespaces/shop/pods/{pod}:8080/proxy/visited");
+    let raw = kubectl.run(&["get", "--raw", &path]).await;
+    assert!(raw.ok().starts_with(&page), "{raw}");
+    kubectl.run(&["expose", "deployment", "web", "--port=80", "--target-port=8080"]).await.ok();
+    let service = "/api/v1/namespaces/shop/services/web:80/proxy/";
+    eventually(SOON, async || {
+        let answer = kubectl.run(&["get", "--raw", service]).await;
+        answer.stdout.starts_with("pod web-").then_some(()).ok_or_else(|| answer.to_string())
+    })
+    .await;
+    let proxy = kubectl.start(&["proxy", "--port=0"]);
+    let answer = visited(&proxy, &path, "proxy").await;
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains(&page), "{answer}");
+    let root = visited(&proxy, path.strip_suffix("/visited").unwrap(), "proxy").await;
+    assert!(root.starts_with("HTTP/1.1 301 ") && root.contains("/proxy/\r\n"), "{root}");
+    kubectl.run(&["delete", "service", "web"]).await.ok();
+}
+
+/// What a page says at a port that kubectl listens at.
+async fn visited(forward: &Process, path: &str, how: &str) -> String {
     let port: u16 = eventually(SOON, async || {
         let output = forward.output();
-        let port = output.split_once("127.0.0.1:").and_then(|(_, rest)| rest.split_once(' ')?.0.parse().ok());
+        let port =
+            output.split_once("127.0.0.1:").and_then(|(_, rest)| rest.split_once(char::is_whitespace)?.0.parse().ok());
         port.ok_or(output)
     })
     .await;
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-    stream.write_all(b"GET /visited HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     let read = timeout(SOON, stream.read_to_string(&mut answer)).await;
     read.unwrap_or_else(|_| panic!("{how}: {}", forward.output())).unwrap();

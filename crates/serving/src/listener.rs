@@ -29,7 +29,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     peer::Peer,
-    shares::{Full, Share, Shares},
+    shares::{Share, Shares},
     tls::Tls,
     upgrade::OnceUpgraded,
 };
@@ -284,10 +284,11 @@ impl<A: Answer> Server<A> {
             let (server, client, seat) = (Arc::clone(&server), Arc::clone(&peer_of), held.clone());
             request.extensions_mut().insert(PeerAddress(peer));
             async move {
-                match refused {
-                    true => Ok(too_many_connections(OVER_LIMIT_RETRY)),
-                    false => server.answer(request, &client, seat).await,
+                if refused {
+                    return Ok(too_many_connections(OVER_LIMIT_RETRY));
                 }
+                seat.belongs_to_client(&client);
+                server.answer(request, &client, seat).await
             }
         });
         let builder = self.builder(http2, anonymous);
@@ -397,18 +398,29 @@ impl Seat {
         Self(Arc::new(Seated { place: Mutex::new(place), is_somebodys: AtomicBool::new(is_somebodys), connections }))
     }
 
-    /// Notes that a request says by itself who sends it: the connection is a user's from here on, and lasts.
-    ///
-    /// Errors: the user has as many as one may have.
-    pub fn taken_by(&self, user: &str) -> Result<(), Full> {
+    /// Makes the connection a user's, whom a request names: it lasts from here on, unless the user has as many as one may have.
+    pub fn belongs_to(&self, user: &str) {
         let Self(seated) = self;
-        if seated.is_somebodys.load(Ordering::Acquire) {
-            return Ok(());
+        if self.is_somebodys() {
+            return;
         }
-        let place = seated.connections.take(user)?;
-        *seated.place.lock() = place;
-        seated.is_somebodys.store(true, Ordering::Release);
-        Ok(())
+        match seated.connections.take(user) {
+            Ok(place) => {
+                *seated.place.lock() = place;
+                seated.is_somebodys.store(true, Ordering::Release);
+            }
+            Err(full) => tracing::warn!(%full, "a connection stays one of nobody: its user has too many"),
+        }
+    }
+
+    /// Makes the connection its client's if its certificate is trusted only since the connection began, such as one of a front
+    /// proxy whose authority is read after the start: it would end under the watches on it.
+    fn belongs_to_client(&self, peer: &Peer) {
+        if !self.is_somebodys()
+            && let Some(name) = peer.client().name_at(UnixTime::now())
+        {
+            self.belongs_to(name);
+        }
     }
 
     fn is_somebodys(&self) -> bool {

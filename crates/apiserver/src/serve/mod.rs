@@ -17,6 +17,7 @@ mod messages;
 mod openapi;
 mod options;
 mod pods;
+mod proxy;
 mod read;
 mod review;
 mod scale;
@@ -60,6 +61,9 @@ use kubefold_wire::{
     status::{Reason, Status},
     warning::Warnings,
 };
+
+#[cfg(feature = "demo")]
+pub(crate) use proxy::refused;
 
 pub use bootstrap::{bootstrap, built_in, built_in_kinds, registry_of};
 pub use tokens::{ISSUER, PublishedKeys, SignError, TokenUser, Tokens, account_of};
@@ -128,6 +132,19 @@ pub trait Pods: Send + Sync + 'static {
         _request: &'a Parts,
     ) -> BoxFuture<'a, Result<Response<Body>, Status>> {
         Box::pin(async move { Err(answer::no_kubelet(subresource)) })
+    }
+
+    /// Answers a request that `proxy` of a pod or of a service leads to a port of a pod; the pod is there, and has an
+    /// address. The request's path is the one that the pod sees. The default refuses with 501.
+    ///
+    /// Errors: 503 if nothing listens there.
+    fn request<'a>(
+        &'a self,
+        _pod: &'a serde_json::Value,
+        _port: u16,
+        _request: Request<Body>,
+    ) -> BoxFuture<'a, Result<Response<Body>, Status>> {
+        Box::pin(async move { Err(answer::no_kubelet("proxy")) })
     }
 }
 
@@ -277,6 +294,9 @@ impl ApiServer {
         let target = Target { registry, kind, namespace, name, subresource };
         if let Some(connect) = target.kind.connects.get(&target.subresource) {
             return target.connect(&**connect, parts, body).await;
+        }
+        if target.subresource == "proxy" && info.api_group.is_empty() {
+            return self.proxy(&target, parts, body).await;
         }
         let kind = &target.kind;
         let whole = watches || info.parts.len() <= 1;

@@ -14,7 +14,6 @@ use crate::{
     registry::{At, From, List, ListOptions, Object, Selection},
     serve::{
         ApiServer, NOT_ALLOWED,
-        answer::no_kubelet,
         context::{RequestContext, Target},
         form::Form,
         json_response,
@@ -55,7 +54,6 @@ impl ApiServer {
             ("get", "scale") => self.get_scale(target, asked, wanted).await,
             ("get", "log") => self.get_log(target, asked).await,
             ("get", "attach" | "exec" | "portforward") => self.stream(target, asked).await,
-            ("get", "proxy") => Err(no_kubelet(&target.subresource)),
             ("get", _) => self.get(target, asked, wanted).await,
             ("list", "") => self.list(target, asked, wanted).await,
             ("watch", "") => self.watch(target, asked, wanted).await,

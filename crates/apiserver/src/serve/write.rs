@@ -12,7 +12,7 @@ use crate::{
     schema::{Expected, FieldValidation, StrictError, read_body},
     serve::{
         ApiServer, NOT_ALLOWED,
-        answer::{answered, no_kubelet},
+        answer::answered,
         context::{RequestContext, Target},
         options::{Of, RequestOptions, of_delete},
         read::{list_options, respond, selectable},
@@ -73,7 +73,6 @@ impl ApiServer {
             ("delete", "") => self.delete(target, asked, wanted, body).await,
             ("deletecollection", "") => self.delete_collection(target, asked, wanted, body).await,
             (_, "attach" | "exec" | "portforward") => self.stream(target, asked).await,
-            (_, "proxy") => Err(no_kubelet(&target.subresource)),
             _ => Err(Status::method_not_allowed(NOT_ALLOWED)),
         }
     }

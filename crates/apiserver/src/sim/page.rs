@@ -1,10 +1,8 @@
 //! What answers at a simulated pod's ports: a page that says where one is.
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
 use http_body_util::Full;
-use hyper::body::Incoming;
 use serde_json::Value;
 
 use super::{
@@ -25,12 +23,8 @@ pub(super) struct Page {
 }
 
 impl Ports for Page {
-    /// A pod listens at the ports that its containers declare, or at all if they declare none.
     fn connect(&self, port: u16) -> Result<(), NotListening> {
-        let containers = items(&self.pod, "/spec/containers").iter();
-        let mut declared = containers.flat_map(|container| items(container, "/ports")).peekable();
-        let listens = declared.peek().is_none() || declared.any(|known| known["containerPort"] == port);
-        match listens && text(&self.pod, "/status/phase") == "Running" {
+        match self.listens(port) {
             true => Ok(()),
             false => Err(NotListening(format!(
                 "error forwarding port {port} to pod {}, uid : failed to connect to localhost:{port} inside the pod: \
@@ -40,25 +34,33 @@ impl Ports for Page {
         }
     }
 
-    fn answer(&self, port: u16, request: Request<Incoming>) -> BoxFuture<'static, Response<Full<Bytes>>> {
-        let (method, path, now) = (request.method(), request.uri().path(), self.env.now());
+    fn answer(&self, port: u16, request: &Parts) -> Response<Full<Bytes>> {
+        let (method, path, now) = (&request.method, request.uri.path(), self.env.now());
         let is_read = matches!(*method, Method::GET | Method::HEAD);
         let code = if is_read { StatusCode::OK } else { StatusCode::METHOD_NOT_ALLOWED };
         let shown: String = path.chars().take(200).filter(|letter| !letter.is_control()).collect();
         let line = format!("{} INFO  {method} {shown} {} 1ms", time_text(now), code.as_u16());
         self.activity.note(text(&self.pod, "/metadata/uid"), now, line);
-        let accept = request.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+        let accept = request.headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
         let is_browser = accept.is_some_and(|accept| accept.contains("text/html"));
         let body = if is_browser { self.html(port) } else { self.text(port) };
         let mut response = Response::new(Full::new(Bytes::from(body)));
         *response.status_mut() = code;
         let kind = if is_browser { "text/html; charset=utf-8" } else { "text/plain; charset=utf-8" };
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-        Box::pin(async move { response })
+        response
     }
 }
 
 impl Page {
+    /// A pod listens at the ports that its containers declare, or at all if they declare none.
+    pub(super) fn listens(&self, port: u16) -> bool {
+        let containers = items(&self.pod, "/spec/containers").iter();
+        let mut declared = containers.flat_map(|container| items(container, "/ports")).peekable();
+        let listens = declared.peek().is_none() || declared.any(|known| known["containerPort"] == port);
+        listens && text(&self.pod, "/status/phase") == "Running"
+    }
+
     fn title(&self) -> String {
         format!("pod {} of cluster {}", text(&self.pod, "/metadata/name"), self.cluster)
     }

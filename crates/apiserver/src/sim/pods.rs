@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture, stream};
-use http::{Response, StatusCode, request::Parts};
+use http::{Request, Response, StatusCode, request::Parts};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use jiff::Timestamp;
@@ -15,13 +15,14 @@ use super::{
     fields::text,
     logs::{LogOptions, container, status},
     page::Page,
-    shell::{Container, Shell},
+    shell::{Container, Disks, Shell},
 };
 use crate::{
     registry::{Env, Registry},
-    serve::Pods,
-    streaming::{Program, StreamOptions, Written, forwarded, remote},
+    serve::{Pods, refused},
+    streaming::{Ports, Program, StreamOptions, Written, forwarded, remote},
 };
+use kubefold_serving::request::drain;
 use kubefold_wire::{
     body::{Body, BodyError, full},
     options::query_values,
@@ -37,12 +38,13 @@ pub struct Containers {
     registry: Registry,
     cluster: String,
     pub(super) activity: Activity,
+    disks: Disks,
 }
 
 impl Containers {
     /// Those of the pods of a registry, in a cluster of this name.
     pub fn new(registry: Registry, cluster: &str) -> Self {
-        Self { registry, cluster: cluster.to_owned(), activity: Activity::default() }
+        Self { registry, cluster: cluster.to_owned(), activity: Activity::default(), disks: Disks::default() }
     }
 
     fn env(&self) -> &Env {
@@ -57,6 +59,11 @@ impl Containers {
         (text(&now, "/metadata/uid") == text(pod, "/metadata/uid")).then_some(now)
     }
 
+    fn page(&self, pod: &Value) -> Page {
+        let (env, activity) = (self.env().clone(), self.activity.clone());
+        Page { env, activity, cluster: self.cluster.clone(), pod: pod.clone() }
+    }
+
     fn exec(&self, pod: &Value, request: &Parts) -> Result<Response<Body>, Status> {
         let query = request.uri.query().unwrap_or_default();
         let container = running(pod, query)?;
@@ -65,7 +72,11 @@ impl Containers {
             return Err(Status::bad_request("you must specify at least one command for the container"));
         }
         let wanted = StreamOptions::of(query)?;
-        let container = Container::new(pod, container, &self.cluster);
+        // A container that starts again has the files of its image.
+        let name = text(container, "/name");
+        let life = status(pod, name)["restartCount"].as_i64().unwrap_or_default();
+        let disk = self.disks.of(format!("{}/{name}/{life}", text(pod, "/metadata/uid")));
+        let container = Container::new(pod, container, &self.cluster, disk);
         remote(&request.headers, wanted, Shell::new(container, self.env().clone(), &words, wanted))
     }
 
@@ -108,13 +119,26 @@ impl Pods for Containers {
         let answer = match subresource {
             "exec" => self.exec(pod, request),
             "attach" => self.attach(pod, request),
-            _ => {
-                let (env, activity) = (self.env().clone(), self.activity.clone());
-                let page = Page { env, activity, cluster: self.cluster.clone(), pod: pod.clone() };
-                forwarded(&request.headers, Arc::new(page))
-            }
+            _ => forwarded(&request.headers, Arc::new(self.page(pod))),
         };
         Box::pin(async move { answer })
+    }
+
+    fn request<'a>(
+        &'a self,
+        pod: &'a Value,
+        port: u16,
+        request: Request<Body>,
+    ) -> BoxFuture<'a, Result<Response<Body>, Status>> {
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            drain(body).await;
+            let page = self.page(pod);
+            match page.listens(port) {
+                true => Ok(page.answer(port, &parts).map(|page| full(page.into_inner().unwrap_or_default()))),
+                false => Err(refused(text(pod, "/status/podIP"), port)),
+            }
+        })
     }
 }
 

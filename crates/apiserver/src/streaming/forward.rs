@@ -5,8 +5,8 @@
 use std::{collections::HashMap, io, sync::Arc};
 
 use bytes::{Bytes, BytesMut};
-use futures::{SinkExt, StreamExt, future::BoxFuture};
-use http::{HeaderMap, Request, Response};
+use futures::{SinkExt, StreamExt};
+use http::{HeaderMap, Request, Response, request::Parts};
 use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn, upgrade::Upgraded};
 use hyper_util::rt::TokioIo;
@@ -48,7 +48,7 @@ pub(crate) trait Ports: Send + Sync + 'static {
     /// Errors: why not.
     fn connect(&self, port: u16) -> Result<(), NotListening>;
     /// Answers a request to a port that something listens at.
-    fn answer(&self, port: u16, request: Request<Incoming>) -> BoxFuture<'static, Response<Full<Bytes>>>;
+    fn answer(&self, port: u16, request: &Parts) -> Response<Full<Bytes>>;
 }
 
 /// Answers a request to forward ports.
@@ -171,9 +171,9 @@ impl Forward {
         self.inputs.insert(data, input);
         let (ports, out) = (Arc::clone(&self.ports), self.out.clone());
         self.tasks.spawn(async move {
-            let answer = service_fn(move |request| {
-                let answered = ports.answer(port, request);
-                async move { Ok::<_, std::convert::Infallible>(answered.await) }
+            let answer = service_fn(move |request: Request<Incoming>| {
+                let answered = ports.answer(port, &request.into_parts().0);
+                async move { Ok::<_, std::convert::Infallible>(answered) }
             });
             let served = http1::Builder::new().serve_connection(TokioIo::new(far), answer);
             let (_served, ()) = tokio::join!(served, pump(output, data, &out));

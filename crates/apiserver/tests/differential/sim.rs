@@ -24,6 +24,7 @@ const STATEFUL_SETS: &str = "/apis/apps/v1/namespaces/default/statefulsets";
 const REVISIONS: &str = "/apis/apps/v1/namespaces/default/controllerrevisions";
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 const PODS: &str = "/api/v1/namespaces/default/pods";
+const SERVICES: &str = "/api/v1/namespaces/default/services";
 const EVENTS: &str = "/api/v1/namespaces/default/events?limit=500";
 /// Sets whose letters were made up, in the order of their images.
 const MADE_UP: [&str; 3] = ["SET-A", "SET-B", "SET-C"];
@@ -260,6 +261,33 @@ async fn stateful_set(server: &Server) -> Vec<String> {
     vec![seen, told]
 }
 
+/// What `proxy` says of what cannot be reached, before anybody is asked.
+async fn refused_proxies(server: &Server) -> Vec<String> {
+    let mut waiting = template("waiting");
+    waiting["metadata"]["name"] = "waiting".into();
+    waiting["spec"]["nodeSelector"] = json!({"no": "node"});
+    server.send("POST", PODS, &waiting).await;
+    let ports = json!([{"name": "http", "port": 80}, {"name": "admin", "port": 81}]);
+    for name in ["bare", "empty"] {
+        server.send("POST", SERVICES, &json!({"metadata": {"name": name}, "spec": {"ports": ports}})).await;
+    }
+    server.send("POST", "/api/v1/namespaces/default/endpoints", &json!({"metadata": {"name": "empty"}})).await;
+    let mut said = Vec::new();
+    for name in ["none", "none:80", "a:b:c:d", "ftp:waiting:80", ":80", "waiting", "http:waiting:80"] {
+        said.push(format!("{PODS}/{name}/proxy/"));
+    }
+    for name in ["none", "none:80", "a:b:c:d", "bare", "bare:80", "bare:9", "empty:80", "empty:admin", "https:empty:no"]
+    {
+        said.push(format!("{SERVICES}/{name}/proxy/a?b"));
+    }
+    for path in &mut said {
+        let status = server.send("GET", path, &Value::Null).await;
+        *path = format!("{path}: {} {}: {}", status["code"], status["reason"], status["message"]);
+    }
+    server.send("DELETE", &format!("{PODS}/waiting"), &json!({"gracePeriodSeconds": 0})).await;
+    said
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn workloads_live_as_in_a_real_cluster() {
     let member = Member::start("sim", MemberOptions::with_workloads(3)).await;
@@ -274,8 +302,10 @@ async fn workloads_live_as_in_a_real_cluster() {
     let live = Sim::new(registry, Options { pull_ms: (50, 300), ..Options::default() }).run(stop.clone());
     let compare = async {
         let mut wrong = String::new();
-        let ours = [deployment(&embedded).await, job(&embedded).await, stateful_set(&embedded).await];
-        let theirs = [deployment(&real).await, job(&real).await, stateful_set(&real).await];
+        let lives = async |server: &Server| {
+            [deployment(server).await, job(server).await, stateful_set(server).await, refused_proxies(server).await]
+        };
+        let (ours, theirs) = (Box::pin(lives(&embedded)).await, Box::pin(lives(&real)).await);
         for (ours, theirs) in ours.iter().flatten().zip(theirs.iter().flatten()) {
             for (ours, theirs) in ours.lines().zip(theirs.lines()).filter(|(ours, theirs)| ours != theirs) {
                 wrong.push_str(&format!("ours   {ours}\ntheirs {theirs}\n\n"));

@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
-use super::container::{Container, Node, PROGRAMS, absolute};
+use bytes::Bytes;
+
+use super::{
+    container::{Container, PROGRAM, PROGRAMS, absolute},
+    disk::Node,
+};
 
 /// The longest sleep.
 const SLEEP_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -118,6 +123,9 @@ impl Call<'_> {
             "test" => return Ran::Done(u8::from(!self.holds(args))),
             "which" => return self.which(args),
             "ls" => return self.list(args),
+            "mkdir" | "touch" => return self.make(name, args),
+            "rm" => return self.remove(args),
+            "tar" => return self.tar(args),
             "sh" | "ash" | "bash" => return self.shell(args),
             _ => return self.filter(name, args),
         }
@@ -129,7 +137,7 @@ impl Call<'_> {
         self.out.push(b'\n');
     }
 
-    fn fail(&mut self, code: u8, why: &str) -> Ran {
+    pub(super) fn fail(&mut self, code: u8, why: &str) -> Ran {
         self.errors.extend_from_slice(why.as_bytes());
         self.errors.push(b'\n');
         Ran::Done(code)
@@ -213,6 +221,53 @@ impl Call<'_> {
         Ran::Done(code)
     }
 
+    /// Makes directories, or empty files.
+    fn make(&mut self, name: &str, args: &[&str]) -> Ran {
+        let (flags, paths): (Vec<&str>, Vec<&str>) = args.iter().partition(|arg| arg.starts_with('-'));
+        let with_parents = flags.contains(&"-p");
+        let mut code = 0;
+        for path in paths {
+            let full = absolute(self.directory, path);
+            let known = self.container.at(&full);
+            let parent = absolute(&full, "..");
+            let made = match (name, known) {
+                ("touch", Some(_)) => continue,
+                ("mkdir", Some(_)) if !with_parents => Err("File exists".to_owned()),
+                _ if !with_parents && self.container.at(&parent).is_none() => {
+                    Err("No such file or directory".to_owned())
+                }
+                ("touch", None) => self.container.write(&full, Node::File(Bytes::new())).map_err(|e| e.to_string()),
+                _ => self.container.write(&full, Node::Directory).map_err(|error| error.to_string()),
+            };
+            if let Err(why) = made {
+                let what = if name == "mkdir" { "can't create directory" } else { "can't create" };
+                self.fail(1, &format!("{name}: {what} '{path}': {why}"));
+                code = 1;
+            }
+        }
+        Ran::Done(code)
+    }
+
+    fn remove(&mut self, args: &[&str]) -> Ran {
+        let (flags, paths): (Vec<&str>, Vec<&str>) = args.iter().partition(|arg| arg.starts_with('-'));
+        let has = |letter: char| flags.iter().any(|flags| flags.contains(letter));
+        let mut code = 0;
+        for path in paths {
+            let full = absolute(self.directory, path);
+            let removed = match self.container.at(&full) {
+                None if has('f') => continue,
+                None => Err("No such file or directory".to_owned()),
+                Some(Node::Directory) if !has('r') && !has('R') => Err("Is a directory".to_owned()),
+                Some(_) => self.container.remove(&full).map_err(|error| error.to_string()),
+            };
+            if let Err(why) = removed {
+                self.fail(1, &format!("rm: can't remove '{path}': {why}"));
+                code = 1;
+            }
+        }
+        Ran::Done(code)
+    }
+
     fn shell(&mut self, args: &[&str]) -> Ran {
         match args {
             ["-c", script, ..] | [_, "-c", script, ..] => Ran::Script((*script).to_owned()),
@@ -243,18 +298,19 @@ impl Call<'_> {
             (count, ..) => count.unwrap_or(10),
         };
         rest.retain(|path| *path != "-");
-        let Some(text) = self.read(name, &rest) else {
+        let Some(bytes) = self.read(name, &rest) else {
             return if name == "cat" { Ran::Copy } else { Ran::Collect };
         };
+        let text = String::from_utf8_lossy(&bytes);
         let lines: Vec<&str> = text.lines().collect();
         let has = |flag: char| flags.iter().any(|flags| flags.contains(flag));
         let failed = !self.errors.is_empty();
         match name {
-            "cat" => self.out.extend_from_slice(text.as_bytes()),
+            "cat" => self.out.extend_from_slice(&bytes),
             "head" => lines.iter().take(count).for_each(|line| self.line(line)),
             "tail" => lines.iter().skip(lines.len().saturating_sub(count)).for_each(|line| self.line(line)),
             "wc" if has('l') => self.line(&lines.len().to_string()),
-            "wc" => self.line(&format!("{} {} {}", lines.len(), text.split_whitespace().count(), text.len())),
+            "wc" => self.line(&format!("{} {} {}", lines.len(), text.split_whitespace().count(), bytes.len())),
             _ => {
                 let fold = |text: &str| if has('i') { text.to_lowercase() } else { text.to_owned() };
                 let found: Vec<&&str> =
@@ -269,21 +325,21 @@ impl Call<'_> {
         Ran::Done(u8::from(failed))
     }
 
-    /// The text of these files, or else of the input. `None`: there is no input yet.
-    fn read(&mut self, name: &str, paths: &[&str]) -> Option<String> {
+    /// The bytes of these files, or else of the input. `None`: there is no input yet.
+    fn read(&mut self, name: &str, paths: &[&str]) -> Option<Vec<u8>> {
         if paths.is_empty() {
-            return self.input.map(|input| String::from_utf8_lossy(input).into_owned());
+            return self.input.map(<[u8]>::to_vec);
         }
-        let mut text = String::new();
+        let mut bytes = Vec::new();
         for path in paths {
             match self.container.at(&absolute(self.directory, path)) {
-                Some(Node::File(content)) => text.push_str(&content),
+                Some(Node::File(content)) => bytes.extend_from_slice(&content),
                 Some(Node::Directory) => drop(self.fail(1, &format!("{name}: {path}: Is a directory"))),
-                Some(Node::Program) => text.push_str("\x7fELF\n"),
+                Some(Node::Program) => bytes.extend_from_slice(PROGRAM),
                 None => drop(self.fail(1, &format!("{name}: {path}: No such file or directory"))),
             }
         }
-        Some(text)
+        Some(bytes)
     }
 }
 

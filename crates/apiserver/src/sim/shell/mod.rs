@@ -4,6 +4,8 @@
 
 mod commands;
 mod container;
+mod disk;
+mod tar;
 mod terminal;
 #[cfg(test)]
 mod tests;
@@ -11,19 +13,22 @@ mod words;
 
 use std::{collections::VecDeque, time::Duration};
 
+use bytes::Bytes;
+
 use crate::{
     registry::Env,
     streaming::{Program, StreamOptions, Written},
 };
 use commands::{Call, Ran};
-use container::Node;
+use container::absolute;
+use disk::{DISK_BYTES_MAX, Node};
 use terminal::{Key, Terminal, with_returns};
-use words::{Command, Piece, Pipeline, When, Word, parse};
+use words::{Command, Output, Piece, Pipeline, When, Word, parse};
 
-pub(in crate::sim) use container::Container;
+pub(in crate::sim) use {container::Container, disk::Disks};
 
-/// Bytes of input that wait for whoever reads them.
-const INPUT_BYTES_MAX: usize = 1 << 20;
+/// Bytes of input that wait for whoever reads them: an archive of all that a container can have written.
+const INPUT_BYTES_MAX: usize = 2 * DISK_BYTES_MAX;
 /// Shells within shells.
 const LEVELS_MAX: usize = 16;
 /// Bytes that are written before more is made of a script.
@@ -61,8 +66,8 @@ enum Waits {
     Sleep(Duration),
     /// It writes on its input.
     Copy,
-    /// It wants all of its input.
-    Collect(Vec<String>),
+    /// It wants all of its input, and its output may go to a file.
+    Collect(Vec<String>, Option<Output>),
 }
 
 impl Shell {
@@ -116,12 +121,8 @@ impl Shell {
                 }
                 return self.waits.is_none();
             }
-            Some(Waits::Collect(words)) if self.input_ended => {
-                let input = std::mem::take(&mut self.input);
-                self.last = match self.call(&words, Some(&input), out) {
-                    Ran::Done(code) => code,
-                    _ => 0,
-                };
+            Some(Waits::Collect(words, output)) if self.input_ended => {
+                self.collected(&words, output.as_ref(), out);
                 return true;
             }
             Some(waits) => {
@@ -147,6 +148,46 @@ impl Shell {
             return true;
         }
         self.read_line(out)
+    }
+
+    /// Runs a command that has all of its input.
+    fn collected(&mut self, words: &[String], output: Option<&Output>, out: &mut Written) {
+        let input = std::mem::take(&mut self.input);
+        let mut own = Written::default();
+        self.last = match self.call(words, Some(&input), &mut own) {
+            Ran::Done(code) => code,
+            _ => 0,
+        };
+        if let Some(output) = output {
+            self.write(output, std::mem::take(&mut own.stdout), &mut own.stderr);
+        }
+        out.stdout.append(&mut own.stdout);
+        out.stderr.append(&mut own.stderr);
+    }
+
+    /// Writes to a file. One that cannot be written is the command's failure.
+    fn write(&mut self, output: &Output, written: Vec<u8>, errors: &mut Vec<u8>) {
+        let mut room = WORDS_BYTES_MAX;
+        let path = absolute(&self.directory, &self.expanded(&output.path, &mut room));
+        if path == "/dev/null" {
+            return;
+        }
+        let before = match self.container.at(&path) {
+            Some(Node::File(bytes)) if output.appends => bytes,
+            _ => Bytes::new(),
+        };
+        let parent = self.container.at(&absolute(&path, ".."));
+        let failed = match parent {
+            Some(Node::Directory) => {
+                let node = Node::File([&before[..], &written].concat().into());
+                self.container.write(&path, node).err().map(|error| error.to_string())
+            }
+            _ => Some("nonexistent directory".to_owned()),
+        };
+        if let Some(why) = failed {
+            errors.extend_from_slice(format!("sh: can't create {path}: {why}\n").as_bytes());
+            self.last = 1;
+        }
     }
 
     /// The next line of a shell that reads them.
@@ -206,18 +247,32 @@ impl Shell {
             }
             out.stderr.append(&mut own.stderr);
             let is_last = place + 1 == count;
-            match is_last {
-                _ if command.no_output => input = Some(Vec::new()),
-                true => out.stdout.append(&mut own.stdout),
-                false => input = Some(own.stdout),
+            if let Ran::Done(code) = ran {
+                self.last = code;
+            }
+            let waits = is_last && matches!(ran, Ran::Copy | Ran::Collect);
+            match (&command.output, is_last) {
+                (Some(_), _) if waits => {}
+                (Some(output), _) => {
+                    self.write(output, std::mem::take(&mut own.stdout), &mut out.stderr);
+                    input = Some(Vec::new());
+                }
+                (None, true) => out.stdout.append(&mut own.stdout),
+                (None, false) => input = Some(own.stdout),
             }
             match ran {
-                Ran::Done(code) => self.last = code,
+                Ran::Done(_) => {}
                 // Within a pipeline nothing takes time.
                 _ if !is_last => self.last = 0,
                 Ran::Sleep(time) => (self.last, self.waits) = (0, Some(Waits::Sleep(time))),
-                Ran::Copy => (self.last, self.waits) = (0, Some(Waits::Copy)),
-                Ran::Collect => self.waits = Some(Waits::Collect(words.to_vec())),
+                Ran::Copy if command.output.is_none() => (self.last, self.waits) = (0, Some(Waits::Copy)),
+                Ran::Copy | Ran::Collect => self.waits = Some(Waits::Collect(words.to_vec(), command.output.clone())),
+                Ran::Shell | Ran::Script(_) if command.output.is_some() => {
+                    out.stderr.extend_from_slice(
+                        b"sh: the shell of the simulation does not write what a script prints to a file\n",
+                    );
+                    self.last = 2;
+                }
                 Ran::Shell => self.nested(true, "", out),
                 Ran::Script(script) => self.nested(false, &script, out),
                 Ran::Exit(code) => {
@@ -304,12 +359,7 @@ impl Shell {
             Key::Line(line) => self.input.extend_from_slice(line),
             Key::EndOfInput => match self.waits.take() {
                 Some(Waits::Copy) => out.stdout.append(&mut self.input),
-                Some(Waits::Collect(words)) => {
-                    let input = std::mem::take(&mut self.input);
-                    if let Ran::Done(code) = self.call(&words, Some(&input), out) {
-                        self.last = code;
-                    }
-                }
+                Some(Waits::Collect(words, output)) => self.collected(&words, output.as_ref(), out),
                 Some(waits) => self.waits = Some(waits),
                 None => drop(self.levels.pop()),
             },

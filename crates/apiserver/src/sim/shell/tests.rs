@@ -2,10 +2,10 @@ use jiff::Timestamp;
 use serde_json::json;
 use std::sync::Arc;
 
-use super::*;
+use super::{disk::Disks, *};
 use crate::sim::TokioClock;
 
-fn shell(words: &[&str], asked: StreamOptions) -> Shell {
+fn shell(words: &[&str], asked: StreamOptions, disks: &Disks) -> Shell {
     let pod = json!({
         "metadata": {"name": "web-0", "namespace": "shop"}, "spec": {"nodeName": "east-1"},
         "status": {"podIP": "10.1.0.7"},
@@ -14,11 +14,11 @@ fn shell(words: &[&str], asked: StreamOptions) -> Shell {
         {"name": "COLOR", "value": "blue"}, {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]});
     let env = Env::seeded(1, Arc::new(TokioClock::starting(Timestamp::UNIX_EPOCH)));
     let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-    Shell::new(Container::new(&pod, &container, "east"), env, &words, asked)
+    Shell::new(Container::new(&pod, &container, "east", disks.of("one".to_owned())), env, &words, asked)
 }
 
 fn started(words: &[&str], asked: StreamOptions) -> (Shell, Written) {
-    let (mut shell, mut out) = (shell(words, asked), Written::default());
+    let (mut shell, mut out) = (shell(words, asked, &Disks::default()), Written::default());
     shell.start(&mut out);
     (shell, out)
 }
@@ -80,7 +80,7 @@ async fn scripts_have_lists_pipes_quotes_and_variables() {
     for (wrong, why) in [
         ("echo 'a", "unterminated quoted string"),
         ("while true; do date; done", "no loops and conditions"),
-        ("echo a > /tmp/x", "Read-only file system"),
+        ("echo a 2> /tmp/x", "no errors in files"),
         ("| a", "unexpected \"|\""),
         ("a &&", "unexpected \"newline\""),
         ("sleep 1 &", "jobs in the background"),
@@ -142,4 +142,116 @@ async fn a_terminal_echoes_prompts_and_interrupts() {
     assert_eq!(typed(b"cat\rx\r").0, "cat\r\nx\r\nx\r\n");
     assert_eq!(typed(b"\x04").0, "/etc # ");
     assert_eq!(typed(b"\x04").2, Some(0));
+}
+
+/// What a command does with files that stay: its output, its errors and its code.
+fn ran_on(disks: &Disks, words: &[&str], input: &[u8]) -> (Vec<u8>, String, Option<u8>) {
+    let asked = StreamOptions { stdin: !input.is_empty(), ..StreamOptions::default() };
+    let (mut shell, mut out) = (shell(words, asked, disks), Written::default());
+    shell.start(&mut out);
+    for bytes in input.chunks(1 << 16) {
+        shell.input(bytes, &mut out);
+    }
+    if !input.is_empty() {
+        shell.end_of_input(&mut out);
+    }
+    (out.stdout, String::from_utf8(out.stderr).unwrap(), out.exit)
+}
+
+/// An archive as kubectl sends one: a directory with a file of these bytes.
+fn archive(bytes: &[u8]) -> Vec<u8> {
+    let mut archive = ::tar::Builder::new(Vec::new());
+    let mut header = ::tar::Header::new_ustar();
+    header.set_entry_type(::tar::EntryType::Directory);
+    header.set_size(0);
+    archive.append_data(&mut header, "site/", std::io::empty()).unwrap();
+    let mut header = ::tar::Header::new_ustar();
+    header.set_size(bytes.len() as u64);
+    archive.append_data(&mut header, "site/a.bin", bytes).unwrap();
+    archive.into_inner().unwrap()
+}
+
+#[tokio::test]
+async fn files_that_tar_writes_are_there_for_the_next_command() {
+    let (disks, bytes) = (Disks::default(), [0_u8, 159, 146, 150].repeat(5000));
+    let done = |out: &[u8]| (out.to_vec(), String::new(), Some(0));
+    let unpack = ["tar", "-xmf", "-", "-C", "/tmp"];
+    assert_eq!(ran_on(&disks, &unpack, &archive(&bytes)), done(b""));
+    assert_eq!(ran_on(&disks, &["cat", "/tmp/site/a.bin"], b""), done(&bytes), "any bytes");
+    assert_eq!(ran_on(&disks, &["test", "-d", "/tmp/site"], b""), done(b""));
+    assert_eq!(ran_on(&disks, &["ls", "/tmp"], b""), done(b"site\n"));
+    let (packed, warned, code) = ran_on(&disks, &["tar", "cf", "-", "/tmp/site"], b"");
+    assert_eq!((warned.as_str(), code), ("tar: removing leading '/' from member names\n", Some(0)));
+    assert_eq!(ran_on(&disks, &["tar", "tf", "-"], &packed), done(b"tmp/site/\ntmp/site/a.bin\n"));
+    assert_eq!(ran_on(&disks, &["tar", "xf", "-", "-C", "/root"], &packed), done(b""));
+    assert_eq!(ran_on(&disks, &["cat", "/root/tmp/site/a.bin"], b""), done(&bytes), "it is what it was");
+    assert_eq!(ran_on(&disks, &["rm", "-rf", "/tmp/site", "/none"], b""), done(b""));
+    assert_eq!(ran_on(&disks, &["test", "-e", "/tmp/site"], b"").2, Some(1));
+    assert_eq!(
+        ran_on(&Disks::default(), &["test", "-e", "/root/tmp"], b"").2,
+        Some(1),
+        "another container has its own"
+    );
+}
+
+#[tokio::test]
+async fn tar_says_what_it_cannot_do() {
+    let disks = Disks::default();
+    let mut linked = ::tar::Builder::new(Vec::new());
+    let mut header = ::tar::Header::new_gnu();
+    header.set_entry_type(::tar::EntryType::Symlink);
+    header.set_size(0);
+    linked.append_link(&mut header, "link", "/etc/hosts").unwrap();
+    let mut deep = ::tar::Builder::new(Vec::new());
+    let mut header = ::tar::Header::new_gnu();
+    header.set_size(0);
+    deep.append_data(&mut header, "a/".repeat(5000) + "x", std::io::empty()).unwrap();
+    let whole = archive(&[7; 5000]);
+    for (args, input, why) in [
+        (&["xf", "-"][..], archive(&vec![0; DISK_BYTES_MAX + 1]), "can't open 'site/a.bin': No space left on device"),
+        (&["xf", "-"], archive(&vec![0; 3 * DISK_BYTES_MAX]), "No space left on device"),
+        (&["xf", "-"], whole[..2000].to_vec(), "tar: "),
+        (&["xf", "-"], b"no archive".repeat(100), "tar: "),
+        (&["xf", "-", "-C", "/none"], whole, "can't change directory to '/none'"),
+        (&["xf", "-"], linked.into_inner().unwrap(), "link: the simulation has files and directories, no links"),
+        (&["xf", "-"], deep.into_inner().unwrap(), "File name too long"),
+        (&["cf", "-", "/none"], Vec::new(), "/none: No such file or directory"),
+        (&["xzf", "-"], Vec::new(), "invalid option -- 'z'"),
+        (&["x"], Vec::new(), "usage: tar"),
+        (&["xf"], Vec::new(), "requires an argument -- 'f'"),
+    ] {
+        let (_, errors, code) = ran_on(&disks, &[&["tar"], args].concat(), &input);
+        assert!(errors.contains(why) && code == Some(1), "{args:?}: {errors} {code:?}");
+    }
+}
+
+#[tokio::test]
+async fn output_goes_to_files() {
+    let disks = Disks::default();
+    let run = |line: &str| {
+        let (out, errors, code) = ran_on(&disks, &["sh", "-c", line], b"");
+        (String::from_utf8(out).unwrap(), errors, code)
+    };
+    assert_eq!(run("echo a > /tmp/x && echo b >> /tmp/x; cat /tmp/x | wc -l; cat /tmp/x"), done("2\na\nb\n", 0));
+    assert_eq!(
+        run("mkdir -p /srv/a/b && cd /srv/a/b && touch new && pwd > new; cat /srv/a/b/new"),
+        done("/srv/a/b\n", 0)
+    );
+    assert_eq!(ran_on(&disks, &["sh", "-c", "cat > /tmp/in"], b"one\ntwo\n").2, Some(0));
+    assert_eq!(run("cat /tmp/in"), done("one\ntwo\n", 0));
+    for (line, why, code) in [
+        ("echo a > /etc/hostname", "can't create /etc/hostname: Read-only file system", 1),
+        ("echo a > /none/x", "can't create /none/x: nonexistent directory", 1),
+        ("echo a > /tmp", "Is a directory", 1),
+        ("echo a > /tmp/x/y", "nonexistent directory", 1),
+        ("mkdir /tmp/x", "can't create directory '/tmp/x': File exists", 1),
+        ("mkdir -p /tmp/x/y", "Not a directory", 1),
+        ("rm /tmp", "Is a directory", 1),
+        ("rm -r /etc", "can't remove '/etc': Read-only file system", 1),
+        ("rm /none", "No such file or directory", 1),
+        ("sh -c 'echo a' > /tmp/y", "what a script prints", 2),
+    ] {
+        let (out, errors, ended) = run(line);
+        assert!(errors.contains(why) && ended == Some(code) && out.is_empty(), "{line}: {errors} {ended:?}");
+    }
 }

@@ -25,12 +25,20 @@ pub(super) type Word = Vec<Piece>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Command {
     pub(super) words: Vec<Word>,
-    /// `>/dev/null`.
-    pub(super) no_output: bool,
+    /// `>FILE`.
+    pub(super) output: Option<Output>,
     /// `2>/dev/null`.
     pub(super) no_errors: bool,
     /// `2>&1`.
     pub(super) errors_to_output: bool,
+}
+
+/// The file that a command writes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Output {
+    pub(super) path: Word,
+    /// `>>`.
+    pub(super) appends: bool,
 }
 
 /// Commands of which each reads what the one before it wrote.
@@ -49,8 +57,6 @@ pub(super) enum SyntaxError {
     Unexpected(String),
     #[error("syntax error: the shell of the simulation has no {0}")]
     Unknown(&'static str),
-    #[error("cannot create {0}: Read-only file system")]
-    ReadOnly(String),
 }
 
 const KEYWORDS: [&str; 12] =
@@ -78,15 +84,16 @@ pub(super) fn parse(script: &str) -> Result<VecDeque<Pipeline>, SyntaxError> {
                 command.words.push(word);
             }
             Token::Operator("2>&1") => command.errors_to_output = true,
-            Token::Operator(operator @ (">" | "2>")) => {
+            Token::Operator(operator @ (">" | ">>" | "2>")) => {
                 let Some(Token::Word(word)) = tokens.next() else {
                     return Err(SyntaxError::Unexpected(operator.into()));
                 };
-                match word.as_slice() {
-                    [Piece::Text(path)] if path == "/dev/null" && operator == ">" => command.no_output = true,
-                    [Piece::Text(path)] if path == "/dev/null" => command.no_errors = true,
-                    [Piece::Text(path)] => return Err(SyntaxError::ReadOnly(path.clone())),
-                    _ => return Err(SyntaxError::ReadOnly(String::new())),
+                match operator {
+                    "2>" if word != [Piece::Text("/dev/null".to_owned())] => {
+                        return Err(SyntaxError::Unknown("errors in files; it has 2>/dev/null and 2>&1"));
+                    }
+                    "2>" => command.no_errors = true,
+                    operator => command.output = Some(Output { path: word, appends: operator == ">>" }),
                 }
             }
             Token::Operator(operator) => {
@@ -161,10 +168,7 @@ fn tokens(script: &str) -> Result<Vec<Token>, SyntaxError> {
             Some("&&") if chars.next_if_eq(&'&').is_none() => {
                 return Err(SyntaxError::Unknown("jobs in the background"));
             }
-            Some(">") => {
-                chars.next_if_eq(&'>');
-                tokens.push(Token::Operator(">"));
-            }
+            Some(">") if chars.next_if_eq(&'>').is_some() => tokens.push(Token::Operator(">>")),
             Some(operator) => tokens.push(Token::Operator(operator)),
             None => {}
         }
