@@ -6,10 +6,15 @@
 
 use std::{
     collections::BTreeSet,
+    fmt,
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-use serde_json::Value;
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, Visitor},
+};
+use serde_json::{Map, Value};
 
 use crate::{
     config::{Alteration, Component, Config},
@@ -143,7 +148,7 @@ fn without_registries(value: &mut Value) {
 impl Fingerprint {
     /// Takes the print of a document. `None` if it is no object.
     pub fn of(json: &str, gvr: &Gvr, kind: FoldKind, mask: &Mask) -> Option<Self> {
-        let mut document: Value = serde_json::from_str(json).ok()?;
+        let Compared(mut document) = serde_json::from_str(json).ok()?;
         // Overrides that a part has still, though no policy has them any more, are nobody's edit.
         if let Some(note) = Note::read(&document) {
             document = note.said(&document, &document, &[]);
@@ -151,9 +156,6 @@ impl Fingerprint {
         mask.apply(&mut document);
         let Value::Object(mut document) = document else { return None };
         let metadata = document.remove("metadata").unwrap_or_default();
-        for own in ["kind", "apiVersion", "status"] {
-            document.remove(own);
-        }
         let mut document = Value::Object(document);
         without_assigned(&mut document, gvr);
         // Of a quota that is divided the limits are each part's own.
@@ -184,6 +186,62 @@ impl Fingerprint {
         };
         self.body != other.body
             || self.annotations.iter().any(|(key, value)| theirs(*key).is_some_and(|theirs| theirs != *value))
+    }
+}
+
+/// A document without what no print is of: what servers write beside it, which is most of its text.
+struct Compared(Value);
+
+/// Fields that no print is of.
+const UNCOMPARED: [&str; 3] = ["kind", "apiVersion", "status"];
+/// The fields of `metadata` that a print is of.
+const COMPARED_METADATA: [&str; 2] = ["labels", "annotations"];
+
+impl<'de> Deserialize<'de> for Compared {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let is_compared = |name: &str| !UNCOMPARED.contains(&name);
+        let document = deserializer.deserialize_map(Fields { is_compared, of_metadata: true })?;
+        Ok(Self(document.into()))
+    }
+}
+
+/// Reads an object, and of its fields those alone that are compared.
+struct Fields<C> {
+    is_compared: C,
+    /// `metadata` is read in the same way.
+    of_metadata: bool,
+}
+
+impl<'de, C: Fn(&str) -> bool> Visitor<'de> for Fields<C> {
+    type Value = Map<String, Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self::Value, A::Error> {
+        let mut read = Map::new();
+        while let Some(name) = fields.next_key::<String>()? {
+            if self.of_metadata && name == "metadata" {
+                let Metadata(metadata) = fields.next_value()?;
+                read.insert(name, metadata);
+            } else if (self.is_compared)(&name) {
+                read.insert(name, fields.next_value()?);
+            } else {
+                fields.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(read)
+    }
+}
+
+/// `metadata`, as far as it is compared.
+struct Metadata(Value);
+
+impl<'de> Deserialize<'de> for Metadata {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let is_compared = |name: &str| COMPARED_METADATA.contains(&name);
+        deserializer.deserialize_map(Fields { is_compared, of_metadata: false }).map(|fields| Self(fields.into()))
     }
 }
 
@@ -406,6 +464,7 @@ mod tests {
             ("/metadata/annotations/deployment.kubernetes.io~1revision", json!("3")),
             ("/metadata/annotations/cloud.example.com~1note", json!("its own")),
             ("/metadata/finalizers", json!(["x"])),
+            ("/metadata/managedFields", json!([{"manager": "x"}])),
             ("/metadata/ownerReferences", json!([{"uid": "w"}])),
             ("/spec/replicas", json!(5)),
             ("/spec/paused", Value::Null),

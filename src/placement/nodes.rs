@@ -87,7 +87,8 @@ impl<'a> NodeNames<'a> {
 
     /// The visible names of nodes in an object, with their members.
     pub fn named(&self, object: &Value) -> BTreeSet<(String, MemberName)> {
-        let mut spec = self.spec_of(object).cloned().unwrap_or_default();
+        let Some(spec) = self.spec_of(object).filter(|spec| names_nodes(spec)) else { return BTreeSet::new() };
+        let mut spec = spec.clone();
         let names = texts(&mut spec).into_iter().filter_map(|text| {
             let visible = text.as_str()?;
             Some((visible.to_owned(), self.names.split(visible)?.1.clone()))
@@ -277,6 +278,14 @@ impl Hidden {
         tokens.fold(text.to_owned(), |text, (token, visible)| text.replace(token.as_str(), visible))
     }
 }
+
+/// Says whether a pod spec has a field that may name nodes.
+fn names_nodes(spec: &Value) -> bool {
+    NAMING.iter().any(|field| spec.get(*field).is_some())
+}
+
+/// The fields of a pod spec in which [`texts`] looks.
+const NAMING: [&str; 3] = ["nodeName", "nodeSelector", "affinity"];
 
 /// The texts of a pod spec that name nodes, or may.
 fn texts(spec: &mut Value) -> Vec<&mut Value> {

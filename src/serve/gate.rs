@@ -144,10 +144,8 @@ impl<H: Handler> Gate<H> {
         }
         let authentication = self.authentication.as_ref()?;
         let bearer = authentication.bearer(request.headers()).await?;
-        if let Some(seat) = request.extensions().get::<Seat>()
-            && let Err(full) = seat.taken_by(&bearer.caller.user)
-        {
-            tracing::warn!(%full, "a connection stays one of nobody: its user has too many");
+        if let Some(seat) = request.extensions().get::<Seat>() {
+            seat.belongs_to(&bearer.caller.user);
         }
         Some(borne(authentication, bearer))
     }

@@ -135,10 +135,8 @@ impl Handing {
             refused.headers_mut().insert(AUDIT_ID, id);
             refused
         });
-        if let (Some(user), Some(seat)) = (replica::take_caller(response.headers_mut()), seat)
-            && let Err(full) = seat.taken_by(&user)
-        {
-            tracing::warn!(%full, "a connection stays one of nobody: its user has too many");
+        if let (Some(user), Some(seat)) = (replica::take_caller(response.headers_mut()), seat) {
+            seat.belongs_to(&user);
         }
         if asked.method == Method::HEAD { response.map(|_| empty()) } else { response }
     }

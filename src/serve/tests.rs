@@ -201,16 +201,22 @@ impl Edge {
     /// Sends one request on a connection of its own.
     async fn get(&mut self, login: bool, version: &str, path: &str) -> hyper::Result<Response<Incoming>> {
         let request = Request::get(path).header("host", "localhost").body(Empty::<Bytes>::new()).unwrap();
-        let io = TokioIo::new(self.connect(login, version.as_bytes()).await.unwrap());
         if version == "h2" {
-            let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
-            self.tasks.spawn(async { drop(connection.await) });
-            sender.send_request(request).await
+            self.http2(login).await?.send_request(request).await
         } else {
+            let io = TokioIo::new(self.connect(login, version.as_bytes()).await.unwrap());
             let (mut sender, connection) = http1::handshake(io).await?;
             self.tasks.spawn(async { drop(connection.await) });
             sender.send_request(request).await
         }
+    }
+
+    /// A connection for many requests at once.
+    async fn http2(&mut self, login: bool) -> hyper::Result<http2::SendRequest<Empty<Bytes>>> {
+        let io = TokioIo::new(self.connect(login, b"h2").await.unwrap());
+        let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
+        self.tasks.spawn(async { drop(connection.await) });
+        Ok(sender)
     }
 }
 
@@ -239,11 +245,8 @@ async fn a_login_is_known_and_nobody_is_401_on_both_protocols() {
 
 #[tokio::test]
 async fn an_authority_that_is_trusted_no_longer_logs_nobody_in_on_open_connections() {
-    let edge = edge(Limits::default()).await;
-    let io = TokioIo::new(edge.connect(true, b"h2").await.unwrap());
-    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
-    let mut tasks = JoinSet::new();
-    tasks.spawn(async { drop(connection.await) });
+    let mut edge = edge(Limits::default()).await;
+    let mut sender = edge.http2(true).await.unwrap();
     let mut ask = async || {
         let request = Request::get("https://localhost/api").body(Empty::<Bytes>::new()).unwrap();
         sender.send_request(request).await.unwrap().status()
@@ -264,11 +267,8 @@ fn admin_digest(edge: &Edge) -> [u8; 32] {
 
 #[tokio::test]
 async fn a_revoked_certificate_logs_nobody_in_on_open_connections_and_ends_what_is_open() {
-    let edge = edge(Limits::default()).await;
-    let io = TokioIo::new(edge.connect(true, b"h2").await.unwrap());
-    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
-    let mut tasks = JoinSet::new();
-    tasks.spawn(async { drop(connection.await) });
+    let mut edge = edge(Limits::default()).await;
+    let mut sender = edge.http2(true).await.unwrap();
     let mut ask = async |path: &str| {
         let request = Request::get(format!("https://localhost{path}")).body(Empty::<Bytes>::new()).unwrap();
         sender.send_request(request).await.unwrap()
@@ -463,11 +463,8 @@ async fn a_client_that_does_not_log_in_is_not_kept() {
 #[tokio::test]
 async fn a_client_that_logs_in_by_a_token_is_kept() {
     let limits = Limits { anonymous_life: Duration::from_secs(2), connections_max: 1, ..Limits::default() };
-    let edge = edge(limits).await;
-    let (mut sender, connection) =
-        http2::handshake(TokioExecutor::new(), TokioIo::new(edge.connect(false, b"h2").await.unwrap())).await.unwrap();
-    let mut tasks = JoinSet::new();
-    tasks.spawn(async { drop(connection.await) });
+    let mut edge = edge(limits).await;
+    let mut sender = edge.http2(false).await.unwrap();
     let mut ask = async |path: &str, token: &str| {
         let request =
             Request::get(format!("https://localhost{path}")).header("authorization", format!("Bearer {token}"));
@@ -479,6 +476,26 @@ async fn a_client_that_logs_in_by_a_token_is_kept() {
     assert_eq!(text(ask("/api", "abc").await).await, (200, "robot bots,system:authenticated".to_owned()));
     // Another request of the same connection is judged by itself.
     assert_eq!(ask("/api", "abd").await.status(), StatusCode::UNAUTHORIZED);
+    drop(watch);
+}
+
+#[tokio::test]
+async fn a_client_whose_authority_is_trusted_later_is_kept() {
+    let limits = Limits { anonymous_life: Duration::from_secs(2), ..Limits::default() };
+    let mut edge = edge(limits).await;
+    let trusted = edge.tls.load_full();
+    edge.tls.store(std::sync::Arc::new(Tls { judges: Vec::new(), ..Tls::clone(&trusted) }));
+    let mut sender = edge.http2(true).await.unwrap();
+    let mut ask = async |path: &str| {
+        let request = Request::get(format!("https://localhost{path}")).body(Empty::<Bytes>::new()).unwrap();
+        sender.send_request(request).await.unwrap()
+    };
+    assert_eq!(ask("/api").await.status(), StatusCode::UNAUTHORIZED);
+    edge.tls.store(trusted);
+    let watch = ask("/watch").await;
+    assert_eq!(watch.status(), StatusCode::OK);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(ask("/api").await.status(), StatusCode::OK);
     drop(watch);
 }
 

@@ -547,8 +547,14 @@ impl Preparing {
             let part = store.part(&own_key, &self.view.dressing.member);
             part.filter(|part| part.incarnation == self.view.incarnation)
         };
-        let is_held = |incoming: &Incoming<'_>, class: &Class| {
-            matches!(class, Class::MemberLocal) && self.published.holds(&self.view, incoming, is_listed)
+        let is_held = |incoming: &Incoming<'_>, class: &Class| match class {
+            Class::MemberLocal => self.published.holds(&self.view, incoming, is_listed),
+            // The watch brings once more what the answer to a write brought.
+            Class::Folded(_) => {
+                let facts = &incoming.facts;
+                let is_it = |part: &Arc<Part>| part.uid == facts.uid && part.member_rv == facts.member_rv;
+                !is_listed && held_part(incoming).is_some_and(|part| is_it(&part))
+            }
         };
         let mut prepared = self.view.dressing.prepare(text, references, scratch, held_part, is_held)?;
         if let Dressed::Part(part) = &mut prepared.dressed {

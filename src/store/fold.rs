@@ -31,6 +31,8 @@ pub(super) struct Fold {
     places: HashMap<MemberName, usize>,
     /// How many writers ask that nothing be shown yet.
     pub(super) held: u32,
+    /// How many of them have made a part of what may never become an object.
+    pub(super) withheld: u32,
     /// Members whose part is shown as a member-local object: those of a second placement under this key, and while a writer holds the
     /// key those that were member-local objects until now.
     pub(super) exposed: Vec<MemberName>,

@@ -10,15 +10,32 @@ impl FleetStore {
         self.hold_whole(key).0
     }
 
+    /// Holds a key back of which parts exist that may never become an object: an unfinished create of an earlier process.
+    /// Other keys are shown under a hold when the store opens, this one is not.
+    pub fn withhold(self: &Arc<Self>, key: &str) -> Hold {
+        self.lock().hold(key, HoldKind::HalfMade);
+        Hold { store: Some(Arc::clone(self)), key: key.to_owned(), kind: HoldKind::HalfMade }
+    }
+
     /// The same, with what is shown and the parts that make it: from here on they may differ.
     pub fn hold_whole(self: &Arc<Self>, key: &str) -> (Hold, Option<Arc<Entry>>, Vec<Arc<Part>>) {
         let mut inner = self.lock();
-        inner.hold(key);
+        inner.hold(key, HoldKind::Stands);
         let shown = inner.objects.get(key).cloned();
         let parts = inner.folds.get(key).map(|fold| fold.chosen().into_iter().cloned().collect()).unwrap_or_default();
         drop(inner);
-        (Hold { store: Some(Arc::clone(self)), key: key.to_owned() }, shown, parts)
+        let hold = Hold { store: Some(Arc::clone(self)), key: key.to_owned(), kind: HoldKind::Stands };
+        (hold, shown, parts)
     }
+}
+
+/// What a hold is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HoldKind {
+    /// Of an object that may exist already.
+    Stands,
+    /// Of one whose create is not committed.
+    HalfMade,
 }
 
 /// Ends a hold when dropped.
@@ -26,6 +43,7 @@ impl FleetStore {
 pub struct Hold {
     store: Option<Arc<FleetStore>>,
     key: String,
+    kind: HoldKind,
 }
 
 impl Hold {
@@ -33,7 +51,7 @@ impl Hold {
     pub fn release(mut self) -> Option<Arc<Entry>> {
         let store = self.store.take()?;
         store.change(|inner| {
-            inner.release(&self.key);
+            inner.release(&self.key, self.kind);
             inner.objects.get(self.key.as_str()).cloned()
         })
     }
@@ -42,7 +60,7 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         if let Some(store) = self.store.take() {
-            store.change(|inner| inner.release(&self.key));
+            store.change(|inner| inner.release(&self.key, self.kind));
         }
     }
 }

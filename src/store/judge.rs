@@ -7,6 +7,7 @@ use crate::store::{
     entry::Key,
     fleet_store::FleetStore,
     fold::Fold,
+    hold::HoldKind,
     part::Part,
     references::References,
     sequencer::Sequencer,
@@ -52,11 +53,11 @@ impl Sequencer {
         self.epoch += 1;
         let Some(fold) = self.folds.get(key) else { return };
         let parts: Vec<Arc<Part>> = fold.parts.iter().filter(|part| part.marker.is_some()).cloned().collect();
-        self.hold(key);
+        self.hold(key, HoldKind::Stands);
         for part in parts {
             self.judge_part_anew(key, &part);
         }
-        self.release(key);
+        self.release(key, HoldKind::Stands);
     }
 
     fn judge_part_anew(&mut self, key: &str, part: &Arc<Part>) {

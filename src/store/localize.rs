@@ -51,6 +51,28 @@ pub fn localize(
     Ok(out)
 }
 
+/// What [`Work::walk`] looks at.
+const REFERENCES: [u16; 12] = [
+    id::ACCOUNT,
+    id::ACCOUNT_UID,
+    id::NODE,
+    id::OBJECT,
+    id::OWNER,
+    id::POD_NODE,
+    id::REF_API_VERSION,
+    id::REF_KIND,
+    id::REF_NAME,
+    id::REF_NAMESPACE,
+    id::REF_UID,
+    id::VOLUME,
+];
+
+/// Says whether [`localize`] leaves a document as it is, whichever member it is for: it refers to nothing.
+pub fn refers_to_nothing(spec: &KindSpec, document: &str) -> bool {
+    let mut found = Vec::new();
+    spec.paths.locate(document, &mut found).is_ok() && !found.iter().any(|item| REFERENCES.contains(&item.id))
+}
+
 struct Work<'a, F> {
     naming: &'a Naming,
     member: &'a MemberName,

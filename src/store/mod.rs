@@ -70,7 +70,7 @@ pub use hold::Hold;
 pub use identities::{GroupKind, Identities, Identity, Referent};
 pub use interests::Interest;
 pub use kind::KindSpec;
-pub use localize::{Named, localize};
+pub use localize::{Named, localize, refers_to_nothing};
 pub use log::{LogLimits, ReadAfter};
 pub use member_local::MemberLocal;
 pub use naming::{Naming, key};

@@ -14,6 +14,7 @@ use crate::{
     store::{
         entry::{Draft, Edits, Entry, Holders, Key},
         fold::{Fold, Shape, Shown},
+        hold::HoldKind,
         identities::{Identity, Referent},
         incoming::{Incoming, Scratch, push_revision},
         notices::{BEHIND, DIFFERS, Notices},
@@ -103,10 +104,15 @@ impl Sequencer {
     }
 
     /// Shows up to `max` objects whose parts came in while the store filled. Says whether there are more.
+    ///
+    /// Also those that a writer holds back: whoever looks first would take them for deleted. Not those that are withheld.
     pub(super) fn show_unshown(&mut self, max: usize) -> bool {
         for _ in 0..max {
             let Some(key) = self.unshown.pop_first() else { return false };
-            self.refold(&key);
+            let shows = |fold: &Fold| fold.held == 0 || (fold.withheld == 0 && !fold.parts.is_empty());
+            if self.folds.get(key.as_str()).is_some_and(shows) {
+                self.refold_unless(&key, false);
+            }
         }
         !self.unshown.is_empty()
     }
@@ -203,8 +209,12 @@ impl Sequencer {
 
     /// Shows what the parts under a key make, unless a writer holds it back.
     pub(super) fn refold(&mut self, key: &str) {
+        let is_held = self.folds.get(key).is_some_and(|fold| fold.held > 0);
+        self.refold_unless(key, is_held);
+    }
+
+    fn refold_unless(&mut self, key: &str, is_held: bool) {
         let Some(fold) = self.folds.get(key) else { return };
-        let held = fold.held > 0;
         let shape = self.shape(fold);
         let parts = |places: &[usize]| -> Vec<Arc<Part>> {
             places.iter().filter_map(|at| fold.parts.get(*at)).map(Arc::clone).collect()
@@ -214,7 +224,10 @@ impl Sequencer {
         self.identify(key, &chosen, &losers);
         let Some(fold) = self.folds.get_mut(key) else { return };
         fold.take_shape(&shape);
-        if held {
+        if is_held {
+            if !self.opened {
+                self.unshown.insert(key.to_owned());
+            }
             return;
         }
         self.unshown.remove(key);
@@ -504,14 +517,17 @@ impl Sequencer {
     }
 
     /// Holds a key back: its parts change and nothing is shown until it is released.
-    pub(super) fn hold(&mut self, key: &str) {
-        self.fold_at(key).held += 1;
+    pub(super) fn hold(&mut self, key: &str, kind: HoldKind) {
+        let fold = self.fold_at(key);
+        fold.held += 1;
+        fold.withheld += u32::from(kind == HoldKind::HalfMade);
     }
 
     /// Releases a key, and shows what its parts make now.
-    pub(super) fn release(&mut self, key: &str) {
+    pub(super) fn release(&mut self, key: &str, kind: HoldKind) {
         if let Some(fold) = self.folds.get_mut(key) {
             fold.held = fold.held.saturating_sub(1);
+            fold.withheld = fold.withheld.saturating_sub(u32::from(kind == HoldKind::HalfMade));
         }
         self.refold(key);
     }

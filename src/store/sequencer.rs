@@ -138,7 +138,7 @@ pub(super) struct Sequencer {
     pub(super) placed: BTreeSet<Key>,
     /// The members in which an object is behind, with the object's UID, by key: what an unfinished write says.
     pub(super) behind: HashMap<String, (String, Vec<MemberName>)>,
-    /// Keys of folds whose parts came in while the store filled, and which are not shown yet.
+    /// Keys of folds whose parts came in before the store opened, and which are not shown yet.
     pub(super) unshown: BTreeSet<String>,
     /// A list is coming in, and nobody sees the store yet.
     pub(super) is_filling: bool,

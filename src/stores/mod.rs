@@ -464,7 +464,7 @@ impl Stores {
             }
         }
         let keys = withheld.iter().filter(|(gvr, _)| *gvr == resource.gvr && !of_parts).map(|(_, key)| key);
-        let withheld = keys.map(|key| (key.clone(), store.hold(key))).collect();
+        let withheld = keys.map(|key| (key.clone(), store.withhold(key))).collect();
         Arc::new(Running {
             store,
             of_parts,

@@ -288,6 +288,9 @@ pub trait Fleet: Send + Sync + 'static {
     /// replaced by the member's own.
     fn localize(&self, key: &Key, member: &MemberName, body: &Bytes) -> Bytes;
 
+    /// Says whether [`Fleet::localize`] leaves a body as it is, whichever member it is for. It may deny that and leave it so.
+    fn is_local(&self, key: &Key, body: &Bytes) -> bool;
+
     /// Takes the key; waits (bounded) for whoever has it. `None`: still taken.
     fn hold(&self, key: &Key) -> impl Future<Output = Option<Self::Hold>> + Send;
 

@@ -16,7 +16,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     path::Path,
     sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 pub use kubefold_sql::KeyFile;
@@ -186,6 +186,17 @@ impl Journal {
         Ok(Self { table, state: None, inner: Arc::new(Mutex::new(inner)) })
     }
 
+    /// Enters a write again of which nothing was sent for so long.
+    ///
+    /// Errors: as of [`Self::begin`].
+    pub async fn begin_again(&self, entry: Entry, silent: Duration) -> Result<Entry, JournalError> {
+        let entry = self.begin(entry).await?;
+        if let Some(open) = self.inner.lock().open.get_mut(&entry.id) {
+            open.last_byte = open.last_byte.checked_sub(silent).unwrap_or(open.last_byte);
+        }
+        Ok(entry)
+    }
+
     /// Enters a write. When it returns, the entry is on disk. A delete drops what earlier entries say of its object.
     ///
     /// Errors: it is not entered, and the write must not begin.
@@ -221,7 +232,9 @@ impl Journal {
     /// The same with the journal's next commit: if the process is killed before, the member is asked again.
     pub fn step_later(&self, id: u64, member: &MemberName, step: Step) {
         if let Some(target) = self.set(id, member, step) {
-            self.table.step_later(id, &target);
+            let inner = Arc::downgrade(&self.inner);
+            let is_closed = move || inner.upgrade().is_some_and(|inner| !inner.lock().open.contains_key(&id));
+            self.table.step_later(id, target, is_closed);
         }
     }
 
@@ -507,6 +520,17 @@ mod tests {
                 "u".into(),
                 Caller { user: "ann".into(), groups: vec!["g".into()], ..Caller::default() },
             )
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_step_of_an_entry_that_is_closed_meanwhile_is_not_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let begun = opened(&directory).begin(entry("a", Verb::Update)).await.unwrap();
+        let done = EntryTarget { step: Step::Done { uid: None }, ..begun.targets[0].clone() };
+        for (is_closed, step) in [(true, Step::Planned), (false, Step::Done { uid: None })] {
+            opened(&directory).table.step_later(begun.id, done.clone(), move || is_closed);
+            assert_eq!(opened(&directory).open_entries()[0].targets[0].step, step);
         }
     }
 

@@ -20,7 +20,7 @@ use crate::{
         call::{Answer, Call, Document},
     },
     placement::{moved::Moved, policy::Rules},
-    store::{Entry, FleetStore, Hold, Identities, Named, Part as StorePart, Shared, key, localize},
+    store::{Entry, FleetStore, Hold, Identities, Named, Part as StorePart, Shared, key, localize, refers_to_nothing},
     stores::{Running, Stores},
     write::{
         facts,
@@ -250,6 +250,11 @@ impl Fleet for LiveFleet {
         let own_uid = |named: Named<'_>| self.own_uid(&named, member);
         let local = localize(running.store.spec(), &naming, member, &key.namespace, document, own_uid);
         local.map_or_else(|_| body.clone(), Bytes::from)
+    }
+
+    fn is_local(&self, key: &Key, body: &Bytes) -> bool {
+        let Some(running) = self.running(key) else { return true };
+        std::str::from_utf8(body).is_ok_and(|document| refers_to_nothing(running.store.spec(), document))
     }
 
     async fn hold(&self, of: &Key) -> Option<LiveHold> {

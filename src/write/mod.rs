@@ -51,7 +51,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -86,6 +86,8 @@ pub struct Writer<F> {
     cancel: CancellationToken,
     /// The writes that a task is settling, each with what wakes it. At most as many as the journal holds.
     settling: Mutex<HashMap<u64, Arc<Notify>>>,
+    /// A permit for each write that was given up and may be waited for; none where no other process has had the state.
+    arriving: Semaphore,
     moving: moves::Working,
 }
 
@@ -115,7 +117,9 @@ impl<F: Fleet> Writer<F> {
                 }
             });
             let moving = moves::Working::default();
-            let writer = Self { fleet, journal, tasks, cancel, settling: Mutex::default(), moving };
+            // Nobody else may have written to the members where the journal is this process's own.
+            let arriving = Semaphore::new(if journal.state().is_some() { settle::ARRIVING_MAX } else { 0 });
+            let writer = Self { fleet, journal, tasks, cancel, settling: Mutex::default(), arriving, moving };
             writer.restore_moves();
             writer
         })

@@ -3,6 +3,7 @@
 //! A create is committed by its home part: the home exists, so the write is finished and never taken back; it does not,
 //! and no byte can land any more, so the other parts go. A delete is committed by the home's deletion.
 
+mod arrival;
 mod create;
 mod renamed;
 
@@ -17,8 +18,9 @@ use crate::write::{
     fleet::{Fleet, Part},
     journal::{Entry, EntryTarget, Step, Verb},
     options::of_part,
-    steps::{Found, Outcome, Removed, Seen, removed},
+    steps::{Found, Outcome, Removed, Seen, Settled, removed},
 };
+pub(super) use arrival::ARRIVING_MAX;
 use kubefold_serving::audit;
 use kubefold_wire::warning::Warnings;
 
@@ -26,13 +28,6 @@ use kubefold_wire::warning::Warnings;
 const TRIES_MAX: u32 = 8;
 /// The pause after the first try; each further one is twice as long.
 const PAUSE_FIRST: Duration = Duration::from_secs(10);
-
-/// Whether an entry is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Settled {
-    Closed,
-    Open,
-}
 
 /// Does work for an entry under the `Audit-ID` of the request that it is of.
 async fn under_id_of<W: Future>(entry: &Entry, work: W) -> W::Output {
@@ -72,8 +67,11 @@ impl<F: Fleet> Writer<F> {
         self.tasks.spawn(async move {
             let settled = this.cancel.run_until_cancelled(this.try_to_settle(id, hold, after, &wake)).await.flatten();
             this.settling.lock().remove(&id);
-            if let Some(entry) = settled {
+            if let Some((entry, settled)) = settled {
                 under_id_of(&entry, companions::settled(&this, &entry)).await;
+                if settled == Settled::GivenUp {
+                    this.resume_on_arrival(entry).await;
+                }
             }
         });
     }
@@ -85,8 +83,15 @@ impl<F: Fleet> Writer<F> {
         }
     }
 
-    /// Gives the entry as it was before it was closed; `None` if it is open still, or somebody else closed it.
-    async fn try_to_settle(&self, id: u64, mut hold: Option<F::Hold>, after: Duration, wake: &Notify) -> Option<Entry> {
+    /// Gives the entry as it was before it was closed, and what it came to; `None` if it is open still, or somebody else closed
+    /// it.
+    async fn try_to_settle(
+        &self,
+        id: u64,
+        mut hold: Option<F::Hold>,
+        after: Duration,
+        wake: &Notify,
+    ) -> Option<(Entry, Settled)> {
         let mut pause = if after.is_zero() { PAUSE_FIRST } else { after };
         if !after.is_zero() {
             self.pause(after, wake).await;
@@ -100,8 +105,8 @@ impl<F: Fleet> Writer<F> {
                 let settled = under_id_of(&entry, self.settle_once(id, wake)).await;
                 self.fleet.show(&entry.key);
                 self.fleet.release(hold).await;
-                if settled == Settled::Closed {
-                    return Some(entry);
+                if settled != Settled::Open {
+                    return Some((entry, settled));
                 }
             }
             self.pause(pause, wake).await;
@@ -134,11 +139,11 @@ impl<F: Fleet> Writer<F> {
                 self.settle_create(&entry, home, others, found).await
             }
             Verb::Update => {
-                if self.settle_update(&entry, last_byte, wake).await {
-                    self.close(&entry).await
-                } else {
-                    Settled::Open
+                let settled = self.settle_update(&entry, last_byte, wake).await;
+                if settled != Settled::Open {
+                    self.journal.finish(entry.id);
                 }
+                settled
             }
             Verb::Delete if matches!(home.step, Step::Done { .. }) => self.delete_others(&entry, others).await,
             Verb::Delete => {
@@ -174,6 +179,11 @@ impl<F: Fleet> Writer<F> {
         Settled::Closed
     }
 
+    fn given_up(&self, entry: &Entry) -> Settled {
+        self.journal.finish(entry.id);
+        Settled::GivenUp
+    }
+
     async fn settle_delete(&self, entry: &Entry, home: &EntryTarget, others: &[EntryTarget], found: Found) -> Settled {
         match found {
             Found::Part { deleting: true, body, .. } => self.fleet.ingest(&entry.key, &home.member, &body).await,
@@ -184,7 +194,7 @@ impl<F: Fleet> Writer<F> {
                 return self.close(entry).await;
             }
             // It never landed: nobody was told that it did.
-            Found::Part { deleting: false, .. } => return self.close(entry).await,
+            Found::Part { deleting: false, .. } => return self.given_up(entry),
             Found::Unreachable(cause) => {
                 tracing::debug!(object = %entry.key, member = %home.member, cause, "an unfinished delete waits for its home");
                 return Settled::Open;

@@ -152,6 +152,17 @@ pub(super) enum Found {
     Unreachable(String),
 }
 
+/// What a try to settle an entry came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Settled {
+    /// It is done everywhere, or nothing is to be done.
+    Closed,
+    /// Its home did not have it in the time in which a member does what it was sent.
+    GivenUp,
+    /// Something is left to do.
+    Open,
+}
+
 /// What came of a removal.
 #[derive(Debug)]
 pub(super) enum Removed {

@@ -19,7 +19,7 @@ const DOCS: &str = include_str!("../../docs/metrics.md");
 const DEFAULT: &str = "/api/v1/namespaces/default/configmaps";
 
 /// Waits until it serves, and says how long that took.
-async fn serves(fleet: &Kubefold, after: &str, began: Instant) {
+pub(crate) async fn serves(fleet: &Kubefold, after: &str, began: Instant) {
     eventually(SOON, async || {
         let metrics = fleet.api().await.try_request(Method::GET, "/metrics", "").await?;
         let text = String::from_utf8_lossy(&metrics.body).into_owned();
@@ -151,7 +151,7 @@ async fn agree(fleet: &Kubefold, members: [&Member; 2], name: &str, allowed: &[&
     .await;
 }
 
-fn key_file(at: &Path) -> &str {
+pub(crate) fn key_file(at: &Path) -> &str {
     fs::write(at, STANDARD.encode([7; 32])).unwrap();
     fs::set_permissions(at, fs::Permissions::from_mode(0o600)).unwrap();
     at.to_str().unwrap()

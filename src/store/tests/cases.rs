@@ -276,6 +276,43 @@ fn a_held_key_is_one_event() {
     assert_eq!((fleet.news(DEPLOYMENTS), fleet.keys(DEPLOYMENTS).len()), (vec!["DELETED a/web".to_owned()], 0));
 }
 
+/// A store that three members fill with the parts of `web` while somebody holds what `held` says.
+fn opened_under<H>(held: impl FnOnce(&Arc<FleetStore>) -> H) -> (Arc<FleetStore>, H) {
+    let shared = shared(naming(Names::Suffixed, 3));
+    let store = stores(&shared).swap_remove(DEPLOYMENTS);
+    let order = [EAST, WEST, NORTH];
+    let held = held(&store);
+    for at in order {
+        let name = member(at);
+        store.join(&name, &format!("cluster-{at}"));
+        store.begin_list(&name);
+        assert!(store.list_slice(&name, &[&part(at, 20, 1, &order).whole()]).is_empty());
+        assert!(store.end_list(&name, 20).is_empty());
+    }
+    store.open();
+    (store, held)
+}
+
+#[test]
+fn what_a_writer_holds_back_while_the_store_fills_is_there_when_it_opens() {
+    // What an earlier process has not finished is finished under a hold.
+    let (store, held) = opened_under(|store| (store.hold("a/web"), store.hold("a/none")));
+    assert!(store.get("a/web").is_some(), "a reader takes it for deleted");
+    drop(held);
+    let snapshot = store.snapshot();
+    assert_eq!(snapshot.range("", b"").map(|entry| entry.key().to_vec()).collect::<Vec<_>>(), [b"a/web"]);
+}
+
+#[test]
+fn what_was_half_made_is_not_there_when_the_store_opens() {
+    let (store, (half_made, hold)) = opened_under(|store| (store.withhold("a/web"), store.hold("a/web")));
+    assert!(store.get("a/web").is_none(), "it may be taken back");
+    drop(half_made);
+    assert!(store.get("a/web").is_none(), "a writer holds it still");
+    drop(hold);
+    assert!(store.get("a/web").is_some());
+}
+
 #[test]
 fn names_that_end_in_a_member_are_member_local_always() {
     let fleet = Fleet::new();

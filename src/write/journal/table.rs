@@ -274,30 +274,16 @@ impl Table {
 
     /// Notes how far a part came. After a loss of power it may be lost: the members are asked again.
     pub(super) fn step(&self, id: u64, target: &EntryTarget) -> Result<(), SqlError> {
-        self.database.write(Durability::Written, self.upsert_step(id, target)?)
+        let (sealer, target) = (self.sealer.clone(), target.clone());
+        self.database.write(Durability::Written, move |sql| upsert_step(sql, &sealer, id, &target))
     }
 
-    /// The same with the next commit.
-    pub(super) fn step_later(&self, id: u64, target: &EntryTarget) {
-        match self.upsert_step(id, target) {
-            Ok(upsert) => self.database.write_later(upsert, unnoted),
-            Err(error) => unnoted(error),
-        }
-    }
-
-    fn upsert_step(
-        &self,
-        id: u64,
-        target: &EntryTarget,
-    ) -> Result<impl FnOnce(Sql<'_>) -> Result<(), SqlError> + Send + 'static, SqlError> {
-        let (member, uncertain) = (target.member.to_string(), target.uncertain);
-        let step = self.sealer.seal(&STEPS, &format!("{id}/{member}"), &target.step)?;
-        Ok(move |sql: Sql<'_>| {
-            let upsert = "INSERT INTO journal_steps (entry, member, step, uncertain)
-                SELECT id, ?2, ?3, ?4 FROM journal_entries WHERE id = ?1
-                ON CONFLICT (entry, member) DO UPDATE SET step = excluded.step, uncertain = excluded.uncertain";
-            sql.execute(upsert, params![number(id), &member, &step, uncertain]).map(drop)
-        })
+    /// The same with the next commit, unless the entry `is_closed` by then: it leaves the disk with that commit.
+    pub(super) fn step_later(&self, id: u64, target: EntryTarget, is_closed: impl Fn() -> bool + Send + 'static) {
+        // Not the database: what waits for a commit would keep it from ending.
+        let sealer = self.sealer.clone();
+        let upsert = move |sql: Sql<'_>| if is_closed() { Ok(()) } else { upsert_step(sql, &sealer, id, &target) };
+        self.database.write_later(upsert, unnoted);
     }
 
     /// Drops an entry. After a loss of power it may be there still: the members are asked again.
@@ -464,6 +450,15 @@ fn insert(sql: Sql<'_>, id: u64, entry: &[u8]) -> Result<(), SqlError> {
     let insert = "INSERT INTO journal_entries (id, entry) VALUES (?1, ?2)
         ON CONFLICT (id) DO UPDATE SET entry = excluded.entry";
     sql.execute(insert, params![number(id), entry]).map(drop)
+}
+
+fn upsert_step(sql: Sql<'_>, sealer: &Sealer, id: u64, target: &EntryTarget) -> Result<(), SqlError> {
+    let member = target.member.as_str();
+    let step = sealer.seal(&STEPS, &format!("{id}/{member}"), &target.step)?;
+    let upsert = "INSERT INTO journal_steps (entry, member, step, uncertain)
+        SELECT id, ?2, ?3, ?4 FROM journal_entries WHERE id = ?1
+        ON CONFLICT (entry, member) DO UPDATE SET step = excluded.step, uncertain = excluded.uncertain";
+    sql.execute(upsert, params![number(id), member, &step, target.uncertain]).map(drop)
 }
 
 /// Nothing is wrong yet: after a restart the members are asked.

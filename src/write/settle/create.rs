@@ -9,8 +9,7 @@ use crate::{
         Writer,
         fleet::{Fleet, Owner},
         journal::{Entry, EntryTarget, Step},
-        settle::Settled,
-        steps::{Found, Outcome, Removed, Silent},
+        steps::{Found, Outcome, Removed, Settled, Silent},
     },
 };
 use kubefold_wire::{locate::Paths, warning::Warnings};
@@ -42,7 +41,10 @@ impl<F: Fleet> Writer<F> {
                     its home was deleted in its member");
                 self.close(entry).await
             }
-            Found::Absent | Found::Stranger { .. } => self.undo_parts(entry, others).await,
+            Found::Absent | Found::Stranger { .. } => match self.undo_parts(entry, others).await {
+                Settled::Open => Settled::Open,
+                Settled::Closed | Settled::GivenUp => Settled::GivenUp,
+            },
             Found::Elsewhere => self.without_home(entry, home, others).await,
             // Nobody's home is declared absent.
             Found::Unreachable(_) if self.fleet.is_absent(&home.member) => self.without_home(entry, home, others).await,

@@ -12,7 +12,7 @@ use crate::{
             Process, fresh, message, pair, parsed, request,
             scripted::{Fault, Scripted, member},
             update::{MERGE, by, down, patch, send},
-            workload,
+            web, workload,
         },
         update::APPLY_PATCH,
     },
@@ -371,4 +371,63 @@ async fn a_part_that_is_made_late_has_the_managers_that_the_others_have() {
         assert_eq!(managers[0], managers[1], "{away} was away, {restarts}");
         assert_eq!(managers[0].as_array().unwrap().len(), 3, "{away} was away: {}", managers[0]);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_arrives_when_it_was_given_up_is_finished() {
+    let (fleet, _directory, process) = fresh();
+    process.writer.arriving.add_permits(8);
+    let given_up = Duration::from_secs(60);
+    let is_closed = |process: &Process| process.writer.journal().open_entries().is_empty();
+    let all = || both(&json!({"tier": "a"}));
+    let keep = |after: usize| {
+        let mut world = fleet.world.lock();
+        let next = world.calls.len() + after;
+        world.faults = [(next, Fault::LostLong)].into();
+    };
+    // Two dry runs, the part that is not the home, and the home.
+    keep(2);
+    assert_eq!(process.writer.create(request("", &web(3))).await.code, 504);
+    sleep(given_up).await;
+    assert!(is_closed(&process) && fleet.standing("web").is_empty());
+    sleep(given_up).await;
+    assert_eq!(fleet.standing("web").len(), 1, "a part that has no home");
+    sleep(2 * given_up).await;
+    assert!(is_closed(&process) && fleet.standing("web").is_empty());
+
+    keep(3);
+    let create = of(CONFIG_MAP, request("", &body(&json!({"tier": "a"}))));
+    assert_eq!(process.writer.create(create).await.code, 504);
+    sleep(given_up).await;
+    assert!(is_closed(&process) && labels(&fleet).is_empty());
+    sleep(2 * given_up).await;
+    assert!(is_closed(&process));
+    assert_eq!(labels(&fleet), all());
+
+    // Two dry runs, and the home.
+    keep(2);
+    assert_eq!(send(&process, relabel(CONFIG_MAP, &json!({"tier": "b"}))).await.code, 504);
+    sleep(given_up).await;
+    assert!(is_closed(&process));
+    assert_eq!(labels(&fleet), all());
+    sleep(2 * given_up).await;
+    assert!(is_closed(&process));
+    assert_eq!(labels(&fleet), both(&json!({"tier": "b"})));
+
+    // What was written since keeps it away.
+    keep(2);
+    assert_eq!(send(&process, relabel(CONFIG_MAP, &json!({"tier": "c"}))).await.code, 504);
+    sleep(given_up).await;
+    assert_eq!(send(&process, relabel(CONFIG_MAP, &json!({"tier": "d"}))).await.code, 200);
+    sleep(2 * given_up).await;
+    assert_eq!(labels(&fleet), both(&json!({"tier": "d"})));
+
+    keep(2);
+    let delete = of(CONFIG_MAP, request("", &Value::Null));
+    assert_eq!(process.writer.delete(delete, "web".into()).await.code, 504);
+    sleep(given_up).await;
+    assert!(is_closed(&process));
+    assert_eq!(labels(&fleet), both(&json!({"tier": "d"})));
+    sleep(2 * given_up).await;
+    assert!(is_closed(&process) && labels(&fleet).is_empty());
 }

@@ -36,7 +36,7 @@ use crate::{
         plan::{Candidate, Standing},
         policy::Rules,
     },
-    store::{KindSpec, Naming, localize},
+    store::{KindSpec, Naming, localize, refers_to_nothing},
     write::{
         MOVER,
         fleet::{Ask, Facts, Fleet, Key, Listed, MemberLocal, NamedObject, Owner, Part, Placed, Visible},
@@ -276,7 +276,7 @@ impl Fleet for Scripted {
                 *fault != Fault::RefuseCaller || (call.method == Method::DELETE && caller.user != MOVER)
             };
             let fault = world.faults.get(&number).copied().filter(|fault| !world.crashed && concerns(fault));
-            let late = Instant::now() + Duration::from_secs(33);
+            let late = Instant::now() + Duration::from_secs(if fault == Some(Fault::LostLong) { 120 } else { 33 });
             let down = world.members[member].down;
             let is_denied = world.denied.contains(&(member.clone(), caller.user.clone()));
             match fault {
@@ -296,7 +296,7 @@ impl Fleet for Scripted {
                     world.serve(member, &call);
                     Some(Answer::Unknown("reset".into()))
                 }
-                Some(Fault::LostLate) => {
+                Some(Fault::LostLate | Fault::LostLong) => {
                     world.late.push((late, member.clone(), call));
                     Some(Answer::Unknown("reset".into()))
                 }
@@ -446,6 +446,11 @@ impl Fleet for Scripted {
         let text = std::str::from_utf8(body).unwrap();
         let local = localize(&spec, &naming, member, &key.namespace, text, |_| None);
         local.map_or_else(|_| body.clone(), Bytes::from)
+    }
+
+    fn is_local(&self, key: &Key, body: &Bytes) -> bool {
+        let spec = KindSpec::new(key.gvr.clone(), key.gvk.clone(), !key.namespace.is_empty());
+        refers_to_nothing(&spec, std::str::from_utf8(body).unwrap())
     }
 
     async fn hold(&self, key: &Key) -> Option<Held> {

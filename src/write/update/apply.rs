@@ -18,7 +18,7 @@ use crate::{
         journal::Entry,
         request::values,
         update::{
-            desired::{self, Desired, check_preconditions, object, plain, set},
+            desired::{self, Desired, check_preconditions, object, plain_of, set},
             draft::{Plan, overrides_in},
             own::{has_other_owner, owns_alone},
             part::{Held, Ownership, SCALE, note as note_of},
@@ -33,6 +33,8 @@ use kubefold_wire::patch::{merge_into, path_of};
 /// What a client applies, as far as one part is concerned.
 struct Apply<'a> {
     patch: &'a Value,
+    /// Its text, where members may have other words for it.
+    text: Option<&'a Bytes>,
     /// The divided fields that it sets.
     said: &'a [Field],
     /// Those that it leaves out and that its manager alone had in this part.
@@ -71,13 +73,9 @@ impl<F: Fleet> Work<'_, F> {
         let dropped = left_out.iter().filter(|field| self.has_whole(&manager, field));
         asked.extend(dropped.filter_map(|field| Total::read(&Value::Null, *field)));
         let coming = if fields.is_empty() { Vec::new() } else { self.coming() };
-        let waits = |field: &Field| -> u64 {
-            let of = |part: &Held| self.awaited(part).pointer(field.pointer).and_then(Value::as_u64).unwrap_or(0);
-            self.parts().chain(&coming).map(of).sum()
-        };
         // What the parts have together already stays as they have it.
         let is_new = |total: &&Total| match &total.asked {
-            DesiredReplicas::Number(number) => waits(&total.field) != u64::from(*number),
+            DesiredReplicas::Number(number) => self.awaited_whole(&coming, total.field) != u64::from(*number),
             DesiredReplicas::Same(_) => true,
         };
         let is_companion = self.companion().is_some();
@@ -88,7 +86,7 @@ impl<F: Fleet> Work<'_, F> {
             let gone = gone.filter(|field| owns_alone(&self.home.document, &manager, field.path));
             totals.extend(gone.map(|field| Total { field: *field, asked: DesiredReplicas::Same(None) }));
         }
-        let as_shown = plain(self.shown.clone());
+        let as_shown = plain_of(&self.shown);
         let wanted =
             Desired { before: as_shown.clone(), after: as_shown, guarded: revision.is_some(), managed_fields: None };
         let mut plan = Box::pin(self.draft(&wanted, None, &totals)).await;
@@ -97,6 +95,7 @@ impl<F: Fleet> Work<'_, F> {
             DesiredReplicas::Number(number) if scale => Some(number),
             _ => None,
         });
+        let text = self.referring(&patch);
         let of = |part: &Held, task: &mut PartTask, is_home: bool| {
             let revision = revision.as_ref().map(|_| part.revision());
             let alone = left_out.iter().filter(|field| self.has_share(part, &manager, field));
@@ -104,7 +103,7 @@ impl<F: Fleet> Work<'_, F> {
             let changed = totals.iter().filter(|total| matches!(total.asked, DesiredReplicas::Number(_)));
             let changed: Vec<Field> = changed.map(|total| total.field).filter(|field| said.contains(field)).collect();
             task.ownership = ownership(&part.document, task, &manager, &unsaid, &changed);
-            let apply = Apply { patch: &patch, said: &said, unsaid: &unsaid, revision, is_home };
+            let apply = Apply { patch: &patch, text: text.as_ref(), said: &said, unsaid: &unsaid, revision, is_home };
             task.apply = Some(self.apply_body(part, task, apply));
         };
         if is_companion {
@@ -117,6 +116,12 @@ impl<F: Fleet> Work<'_, F> {
             of(part, task, false);
         }
         Ok(plan)
+    }
+
+    /// What the parts will have of a divided number together, with those that are coming.
+    fn awaited_whole(&self, coming: &[Held], field: Field) -> u64 {
+        let of = |part: &Held| self.awaited(part).pointer(field.pointer).and_then(Value::as_u64).unwrap_or(0);
+        self.parts().chain(coming).map(of).sum()
     }
 
     /// Says whether a divided field is that manager's by an apply, and nobody else's. Who changes the number of the whole has it in the
@@ -159,9 +164,14 @@ impl<F: Fleet> Work<'_, F> {
     }
 
     fn apply_body(&self, part: &Held, task: &PartTask, apply: Apply<'_>) -> Value {
-        let Apply { patch, said, unsaid, revision, is_home } = apply;
-        let local = self.writer.fleet.localize(self.key, &part.member, &Bytes::from(patch.to_string()));
-        let mut body: Value = serde_json::from_slice(&local).unwrap_or_else(|_| patch.clone());
+        let Apply { patch, text, said, unsaid, revision, is_home } = apply;
+        let mut body = match text {
+            Some(text) => {
+                let local = self.writer.fleet.localize(self.key, &part.member, text);
+                serde_json::from_slice(&local).unwrap_or_else(|_| patch.clone())
+            }
+            None => patch.clone(),
+        };
         let awaited = self.awaited(part);
         let share = |field: &Field| share_in(&awaited, &task.own, field);
         for field in unsaid {
@@ -191,7 +201,7 @@ impl<F: Fleet> Work<'_, F> {
             merge_into(&mut body, desired::nested(&WHOLE, note));
         }
         if self.subresource().is_empty() {
-            let own = overrides_in(self.policy().as_ref(), &part.member);
+            let own = overrides_in(self.policy(), &part.member);
             let manager = values(&self.request.query, "fieldManager").next().unwrap_or_default();
             let owns = |path: &[&str]| owns_alone(&part.document, &manager, path);
             let rules = self.writer.fleet.rules();
@@ -238,7 +248,7 @@ impl<F: Fleet> Work<'_, F> {
         if self.subresource() == SCALE {
             return;
         }
-        let mut changes = difference(&plain((*self.home.document).clone()), &plain(after.clone()));
+        let mut changes = difference(&plain_of(&self.home.document), &plain_of(after));
         let is_divided = |change: &Change| self.divided().iter().any(|field| change.is_within(field.path));
         let without_status = self.is_without_status();
         changes.retain(|change| !(is_divided(change) || without_status && change.is_within(&["status"])));
@@ -255,11 +265,11 @@ impl<F: Fleet> Work<'_, F> {
             }
         }
         if plan.body.is_some() {
-            let before = plain(self.shown.clone());
+            let before = plain_of(&self.shown);
             let mut after = before.clone();
             take(&plan.shown, Take::Always, &mut after);
             let wanted = Desired { before, after, guarded: plan.guarded, managed_fields: None };
-            plan.body = Some(self.body_of_missing(&wanted, self.policy().as_ref()));
+            plan.body = Some(self.body_of_missing(&wanted, self.policy()));
         }
         plan.home.shared = changes;
     }

@@ -73,7 +73,7 @@ impl<F: Fleet> Work<'_, F> {
         let policy = self.policy();
         let missing = made.iter().filter(|(member, _)| !parts.contains(member)).filter_map(|(member, limits)| {
             let (_, cluster_uid) = marker.members.iter().find(|(name, _)| name == *member)?;
-            let overrides = policy.as_ref().map(|policy| policy.terms(member).overrides).unwrap_or_default();
+            let overrides = policy.map(|policy| policy.terms(member).overrides).unwrap_or_default();
             let (values, whole) = (limits.values(division), Some(whole.to_note()));
             Some(Missing { member: (*member).clone(), cluster_uid: cluster_uid.clone(), values, overrides, whole })
         });
@@ -115,9 +115,9 @@ impl<F: Fleet> Work<'_, F> {
     /// The members that have a part of an autoscaler or may get one, the home first.
     async fn may_have_one(&self, marker: &Marker, parts: &[&MemberName]) -> Vec<MemberName> {
         let policy = self.policy();
-        let candidates = self.candidates(policy.as_ref(), &self.shown).await;
+        let candidates = self.candidates(policy, &self.shown).await;
         let is_able = |member: &MemberName, cluster_uid: &str| {
-            let excluded = policy.as_ref().is_some_and(|policy| policy.terms(member).excluded.is_some());
+            let excluded = policy.is_some_and(|policy| policy.terms(member).excluded.is_some());
             let able = candidates.iter().any(|candidate| candidate.name == *member && takes(candidate));
             !excluded && able && self.writer.fleet.cluster_uid(member).as_deref() == Some(cluster_uid)
         };

@@ -47,7 +47,12 @@ pub(super) struct Desired {
 ///
 /// Errors: it is no such thing, or expects another object or revision than is shown.
 pub(super) fn read(request: &Request, key: &Key, visible: &Visible, shown: &Value) -> Result<Desired, Status> {
-    let mut after = if request.method == Method::PUT { object(&request.body)? } else { patched(request, shown)? };
+    let mut after = match request.content_type.as_str() {
+        _ if request.method == Method::PUT => object(&request.body)?,
+        // What the patch does not say of managers stays as it is.
+        MERGE_PATCH => patch::merged(without_managers(shown), &request.body).map_err(Status::from)?,
+        _ => patched(request, shown)?,
+    };
     let named = |field: &str| {
         let value = after.pointer(&format!("/metadata/{field}")).and_then(Value::as_str);
         value.filter(|value| !value.is_empty() && *value != "0").map(str::to_owned)
@@ -64,7 +69,7 @@ pub(super) fn read(request: &Request, key: &Key, visible: &Visible, shown: &Valu
             set(&mut after, field, shown.get(field).cloned().unwrap_or_default());
         }
     }
-    Ok(Desired { before: plain(shown.clone()), after: plain(after), guarded, managed_fields })
+    Ok(Desired { before: plain_of(shown), after: plain(after), guarded, managed_fields })
 }
 
 /// Compares the revision and the UID that a client expects with what is shown.
@@ -148,6 +153,28 @@ pub(in crate::write) fn plain(mut document: Value) -> Value {
         }
     }
     document
+}
+
+/// The same of a document that stays: what goes, the managers of its fields above all, is not copied first.
+pub(super) fn plain_of(document: &Value) -> Value {
+    plain(without_managers(document))
+}
+
+/// A copy of a document without `metadata.managedFields`.
+pub(super) fn without_managers(document: &Value) -> Value {
+    let Value::Object(fields) = document else { return document.clone() };
+    let copy = |fields: &Map<String, Value>| -> Map<String, Value> {
+        let kept = fields.iter().filter(|(name, _)| *name != "managedFields");
+        kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+    };
+    let copied = fields.iter().map(|(name, value)| {
+        let value = match value {
+            Value::Object(metadata) if name == "metadata" => Value::Object(copy(metadata)),
+            value => value.clone(),
+        };
+        (name.clone(), value)
+    });
+    Value::Object(copied.collect())
 }
 
 /// Takes from a patch what kubefold translates or keeps to itself; gives the revision and the UID that it expects.

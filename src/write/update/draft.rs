@@ -15,9 +15,9 @@ use crate::{
     write::{
         fleet::Fleet,
         update::{
-            desired::{Desired, meant, plain, take_at},
+            desired::{Desired, meant, plain_of, take_at, without_managers},
             overrider::Overrider,
-            part::{Held, Manner, changed},
+            part::{Held, Manner, changed_in},
             shares::{Missing, Room, Shares, Total},
             task::{PartTask, Pending},
             work::Work,
@@ -57,7 +57,14 @@ pub(super) struct Plan {
     /// What is about to be asked of the quotas.
     pub(super) room: Room,
     /// The home's answer to a dry run of the client's own patch, where the home is to get just that.
-    pub(super) home_dry_run: Option<Document>,
+    pub(super) home_dry_run: Option<Rehearsed>,
+}
+
+/// A home's answer to a dry run.
+pub(super) struct Rehearsed {
+    pub(super) body: Document,
+    /// What that says, where it was read as it is.
+    pub(super) document: Option<Value>,
 }
 
 impl<F: Fleet> Work<'_, F> {
@@ -73,15 +80,18 @@ impl<F: Fleet> Work<'_, F> {
         };
         let Shares { mut tasks, coming, missing, warning, room } = shares;
         let policy = self.policy();
-        let homes = overrides_in(policy.as_ref(), &self.home.member);
+        let homes = overrides_in(policy, &self.home.member);
         let kind = Kind::divided(&self.key.gvk, &rules, self.divided());
         let shown = self.kept(self.said(patch, &wanted.before, &wanted.after), patch, totals);
-        let texts = [&wanted.before, &wanted.after].map(|document| Bytes::from(document.to_string()));
+        let texts = self.texts(wanted);
         for (task, part) in tasks.iter_mut().zip(self.parts()) {
-            let local = texts.each_ref().map(|text| self.writer.fleet.localize(self.key, &part.member, text));
-            task.shared = if local == texts { shown.clone() } else { self.changes_of(&local, wanted, patch, totals) };
+            let localize = |text: &Bytes| self.writer.fleet.localize(self.key, &part.member, text);
+            task.shared = match texts.as_ref().map(|texts| (texts, texts.each_ref().map(localize))) {
+                Some((texts, local)) if local != *texts => self.changes_of(&local, wanted, patch, totals),
+                _ => shown.clone(),
+            };
             if self.subresource().is_empty() {
-                let own = overrides_in(policy.as_ref(), &part.member);
+                let own = overrides_in(policy, &part.member);
                 let overrider = Overrider {
                     kind,
                     member: &part.member,
@@ -100,7 +110,7 @@ impl<F: Fleet> Work<'_, F> {
         let home = tasks.next().unwrap_or_default();
         let others: Vec<PartTask> = tasks.collect();
         let document = with_all(&self.home.document, &home);
-        let body = (!missing.is_empty()).then(|| self.body_of_missing(wanted, policy.as_ref()));
+        let body = (!missing.is_empty()).then(|| self.body_of_missing(wanted, policy));
         let manner = Manner { managed_fields: wanted.managed_fields.clone(), ..self.manner() };
         let (query, guarded) = (self.request.passed_query(), wanted.guarded);
         Plan {
@@ -120,6 +130,23 @@ impl<F: Fleet> Work<'_, F> {
             room,
             home_dry_run: None,
         }
+    }
+
+    /// The texts of what is changed, before and after, where members may have other words for them.
+    fn texts(&self, wanted: &Desired) -> Option<[Bytes; 2]> {
+        if wanted.before == wanted.after {
+            return None;
+        }
+        match [&wanted.before, &wanted.after].map(|document| self.referring(document)) {
+            [None, None] => None,
+            _ => Some([&wanted.before, &wanted.after].map(|document| Bytes::from(document.to_string()))),
+        }
+    }
+
+    /// The text of a document, where members may have other words for it.
+    pub(super) fn referring(&self, document: &Value) -> Option<Bytes> {
+        let text = Bytes::from(document.to_string());
+        (!self.writer.fleet.is_local(self.key, &text)).then_some(text)
     }
 
     /// What a part that is missing is made of, where the fleet view is to show what is wanted.
@@ -144,7 +171,7 @@ impl<F: Fleet> Work<'_, F> {
         let (own, homes) = (&homes, &homes);
         let overrider = Overrider { kind, member, own, homes, noted: None, documents: &[] };
         let bare = self.others.iter().find(|part| overrides_in(policy, &part.member).is_empty());
-        if let Some(bare) = bare.map(|part| plain((*part.document).clone())) {
+        if let Some(bare) = bare.map(|part| plain_of(&part.document)) {
             take(&difference(&overrider.overridden(&bare, homes), &bare), Take::WhereOld, &mut whole);
             return whole;
         }
@@ -231,8 +258,8 @@ pub(super) fn template(mut body: Value) -> String {
     body.to_string()
 }
 
-/// A document with a task's changes made, whatever it holds.
+/// A document with a task's changes made, whatever it holds, without the managers of its fields, which no member is told.
 pub(super) fn with_all(document: &Value, task: &PartTask) -> Value {
     let all: Vec<Change> = task.shared.iter().chain(&task.own).cloned().collect();
-    changed(document, &all, Take::Always).0
+    changed_in(without_managers(document), document, &all, Take::Always).0
 }

@@ -14,6 +14,7 @@ use crate::{
         steps::{Outcome, Silent},
         update::{
             apply::with_other_values,
+            draft::Rehearsed,
             part::{Brought, Held, Ownership, Rewrite, SCALE, document, is_stale},
             planned::Planned,
             task::Pending,
@@ -60,8 +61,12 @@ impl<'a, F: Fleet> Planned<'a, F> {
     /// `None`: the home has changed.
     async fn ask_all(&mut self, warnings: &mut Warnings) -> Result<Option<Shown>, Stop> {
         let mut said = Warnings::default();
+        let mut read = None;
         let asked = match self.plan.home_dry_run.take() {
-            Some(body) => Brought::Answered(Outcome::Done { code: StatusCode::OK, body }),
+            Some(Rehearsed { body, document }) => {
+                read = document;
+                Brought::Answered(Outcome::Done { code: StatusCode::OK, body })
+            }
             None => Box::pin(self.ask_home(&mut said)).await,
         };
         let outcome = match asked {
@@ -77,7 +82,7 @@ impl<'a, F: Fleet> Planned<'a, F> {
         let after = if work.subresource() == SCALE {
             plan.document.clone()
         } else {
-            document(work.key, &home).unwrap_or_default()
+            read.or_else(|| document(work.key, &home)).unwrap_or_default()
         };
         if plan.home.apply.is_some() {
             work.note_applied(plan, &after);

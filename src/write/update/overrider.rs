@@ -31,6 +31,9 @@ impl Overrider<'_> {
     /// Has changes of the object as it is shown say what they come to in a part. Where the policy has changed since the parts
     /// were made, the values that are written get the overrides of now, and the others keep those that they have.
     pub(super) fn fit(&self, changes: &mut [Change], part: &Value, before: &Value, after: &Value) {
+        if changes.is_empty() {
+            return;
+        }
         let noted = Note::read(part);
         let names_nodes = || [before, after].into_iter().any(|object| !self.kind.nodes.named(object).is_empty());
         let is_noted = noted.is_some() || self.noted.is_some();

@@ -1,11 +1,11 @@
 //! One part's update: its member's document, what changes in it, and the request that makes it.
 
-use std::{slice, sync::Arc};
+use std::{borrow::Cow, slice, sync::Arc};
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{
     config::MemberName,
@@ -22,7 +22,7 @@ use crate::{
         journal::Step,
         request::{OWN_MANAGER, with_dry_run},
         steps::{Outcome, Seen, Silent},
-        update::desired::{APPLY_PATCH, MERGE_PATCH, set},
+        update::desired::{APPLY_PATCH, MERGE_PATCH, set, without_managers},
     },
 };
 use kubefold_serving::caller::Caller;
@@ -49,6 +49,11 @@ impl Manner {
     /// A merge patch of the object itself.
     pub(super) const fn merge_patch() -> Self {
         Self { how: How::Patch, subresource: String::new(), managed_fields: None }
+    }
+
+    /// Says whether members are told more than what changes.
+    fn is_of_whole(&self) -> bool {
+        self.how == How::Put || self.subresource == SCALE
     }
 }
 
@@ -184,13 +189,52 @@ pub(super) fn marker_of(document: &Value) -> Option<Marker> {
 
 /// A part's document with changes made. Gives what it did not take, too.
 pub(super) fn changed<'c>(before: &Value, changes: &'c [Change], how: Take) -> (Value, Vec<&'c Change>) {
-    let mut after = before.clone();
+    changed_in(before.clone(), before, changes, how)
+}
+
+/// The same in `after`, which is what the changes are about of a copy of `before`.
+pub(super) fn changed_in<'c>(
+    mut after: Value,
+    before: &Value,
+    changes: &'c [Change],
+    how: Take,
+) -> (Value, Vec<&'c Change>) {
     let (noted, left): (Vec<_>, Vec<_>) = take(changes, how, &mut after).into_iter().partition(|left| is_note(left));
     for note in noted {
         take(slice::from_ref(note), Take::Always, &mut after);
     }
     keep_marker(before, &mut after);
     (after, left)
+}
+
+/// What a document holds in the fields that lie around changes, down to two levels: enough to make them, and to make a merge patch of
+/// them. The rest of a document costs more than that.
+fn excerpt<'d>(document: &'d Value, changes: &[Change]) -> Cow<'d, Value> {
+    let Value::Object(fields) = document else { return Cow::Borrowed(document) };
+    let mut around: Vec<(&str, Option<&str>)> = Vec::new();
+    for change in changes {
+        let mut path = change.fields();
+        match (path.next(), path.next()) {
+            (Some(field), inner) => around.push((field, inner)),
+            (None, _) => return Cow::Borrowed(document),
+        }
+    }
+    let mut kept = Map::new();
+    for (name, value) in fields {
+        let inner: Vec<Option<&str>> =
+            around.iter().filter(|(field, _)| field == name).map(|(_, inner)| *inner).collect();
+        let copy = match value {
+            _ if inner.is_empty() => continue,
+            Value::Object(fields) if inner.iter().all(Option::is_some) => {
+                let is_around = |name: &String| inner.contains(&Some(name.as_str()));
+                let held = fields.iter().filter(|(name, _)| is_around(name));
+                held.map(|(name, value)| (name.clone(), value.clone())).collect()
+            }
+            value => value.clone(),
+        };
+        kept.insert(name.clone(), copy);
+    }
+    Cow::Owned(Value::Object(kept))
 }
 
 /// Says whether a change is of a note that is each part's own: kubefold's of its overrides, or kubectl's of what it applied. A
@@ -209,7 +253,7 @@ fn keep_marker(before: &Value, after: &mut Value) {
             continue;
         };
         let Some(metadata) = after.get_mut("metadata").and_then(Value::as_object_mut) else { return };
-        let held = metadata.entry(map).or_insert_with(|| Value::Object(serde_json::Map::new()));
+        let held = metadata.entry(map).or_insert_with(|| Value::Object(Map::new()));
         set(held, MARKER_KEY, mark.clone());
     }
 }
@@ -245,12 +289,11 @@ impl<F: Fleet> Writer<F> {
                 let field = self.division(asking.key).and_then(Division::scaled);
                 scale_body(asking.key, after, field.unwrap_or(REPLICAS), whole)
             }
-            (_, true) => after.clone(),
+            (_, true) => without_managers(after),
             (_, false) => merge_patch(before, after),
         };
-        let metadata = body
-            .as_object_mut()
-            .map(|body| body.entry("metadata").or_insert_with(|| Value::Object(serde_json::Map::new())));
+        let metadata =
+            body.as_object_mut().map(|body| body.entry("metadata").or_insert_with(|| Value::Object(Map::new())));
         if let Some(metadata) = metadata.and_then(Value::as_object_mut) {
             // A member keeps those that it is not told.
             metadata.shift_remove("managedFields");
@@ -357,9 +400,8 @@ impl<F: Fleet> Writer<F> {
         loop {
             tries_left -= 1;
             let mut body = body.clone();
-            let metadata = body
-                .as_object_mut()
-                .map(|body| body.entry("metadata").or_insert_with(|| Value::Object(serde_json::Map::new())));
+            let metadata =
+                body.as_object_mut().map(|body| body.entry("metadata").or_insert_with(|| Value::Object(Map::new())));
             if let Some(metadata) = metadata {
                 set(metadata, "uid", part.uid.clone().into());
                 set(metadata, "resourceVersion", part.revision().into());
@@ -394,11 +436,16 @@ impl<F: Fleet> Writer<F> {
             if self.fleet.cluster_uid(&part.member).is_some_and(|uid| uid != part.cluster_uid) {
                 return (Brought::Gone, Vec::new());
             }
-            let (after, left) = changed(&part.document, changes, Take::WhereOld);
-            if after == *part.document && asking.manner.managed_fields.is_none() {
+            let mut before = excerpt(&part.document, changes);
+            let (mut after, left) = changed(&before, changes, Take::WhereOld);
+            if after == *before && asking.manner.managed_fields.is_none() {
                 return (Brought::Same, left);
             }
-            let rewrite = Rewrite { before: &part.document, after: &after, revision: Some(part.revision()) };
+            if asking.manner.is_of_whole() {
+                after = changed_in(without_managers(&part.document), &part.document, changes, Take::WhereOld).0;
+                before = Cow::Borrowed(&*part.document);
+            }
+            let rewrite = Rewrite { before: &before, after: &after, revision: Some(part.revision()) };
             let outcome = self.write_part(asking, &part.member, rewrite, dry, warnings).await;
             match &outcome {
                 Outcome::Refused { code: StatusCode::NOT_FOUND, .. } => return (Brought::Gone, left),
@@ -480,4 +527,64 @@ pub(in crate::write) fn is_stale(body: &Bytes) -> bool {
 /// What a part notes of the whole.
 pub(in crate::write) fn note(part: &Value) -> Option<&str> {
     part.pointer("/metadata/annotations")?.get(WHOLE_KEY)?.as_str()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::placement::merge::difference;
+
+    fn field() -> impl Strategy<Value = String> {
+        prop::sample::select(vec!["metadata", "labels", "annotations", MARKER_KEY, "spec", "containers", "finalizers"])
+            .prop_map(str::to_owned)
+    }
+
+    fn tree() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![Just(json!("x")), Just(json!(1)), Just(Value::Null), Just(json!([{"name": "a"}]))];
+        leaf.prop_recursive(4, 32, 5, |inner| {
+            let item = inner.clone().prop_map(|value| json!({"name": "a", "value": value}));
+            prop_oneof![
+                3 => prop::collection::btree_map(field(), inner, 0..5)
+                    .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+                1 => prop::collection::vec(item, 0..3).prop_map(Value::from),
+            ]
+        })
+    }
+
+    fn object() -> impl Strategy<Value = Value> {
+        prop::collection::btree_map(field(), tree(), 0..6)
+            .prop_map(|fields| Value::Object(fields.into_iter().collect()))
+    }
+
+    proptest! {
+        /// Whatever lies around the changes, and whether they fit.
+        #[test]
+        fn an_excerpt_takes_changes_as_the_whole_does(before in object(), after in object(), part in object()) {
+            let changes = difference(&before, &after);
+            for how in [Take::WhereOld, Take::Always] {
+                let cut = excerpt(&part, &changes);
+                let (of_whole, left_of_whole) = changed(&part, &changes, how);
+                let (of_cut, left_of_cut) = changed(&cut, &changes, how);
+                prop_assert_eq!(merge_patch(&cut, &of_cut), merge_patch(&part, &of_whole));
+                prop_assert_eq!(of_cut == *cut, of_whole == part);
+                prop_assert_eq!(left_of_cut, left_of_whole);
+            }
+        }
+    }
+
+    #[test]
+    fn an_excerpt_leaves_out_what_no_change_is_near() {
+        let document = json!({
+            "metadata": {"annotations": {"a": "1"}, "managedFields": [{"manager": "x"}]},
+            "spec": {"replicas": 1, "template": {"spec": {}}},
+            "status": {"replicas": 1},
+        });
+        let mut after = document.clone();
+        after["metadata"]["annotations"]["a"] = json!("2");
+        after["spec"]["replicas"] = json!(2);
+        let cut = excerpt(&document, &difference(&document, &after)).into_owned();
+        assert_eq!(cut, json!({"metadata": {"annotations": {"a": "1"}}, "spec": {"replicas": 1}}));
+    }
 }

@@ -11,8 +11,8 @@ use crate::{
         journal::{Entry, Listed, Verb},
         steps::{Outcome, Silent},
         update::{
-            desired::{self, Desired, JSON_PATCH, MERGE_PATCH, plain},
-            draft::{Plan, overrides_in, with_all},
+            desired::{self, Desired, JSON_PATCH, MERGE_PATCH, plain_of},
+            draft::{Plan, Rehearsed, overrides_in, with_all},
             part::{Asking, How, SCALE, document},
             shares::{Room, Total},
             work::{Stop, Work, dry_run_failed, unreachable},
@@ -56,7 +56,7 @@ impl<'a, F: Fleet> Work<'a, F> {
             return;
         }
         let policy = self.policy();
-        if self.parts().all(|part| noted::has(&part.document, &overrides_in(policy.as_ref(), &part.member))) {
+        if self.parts().all(|part| noted::has(&part.document, &overrides_in(policy, &part.member))) {
             return;
         }
         if let Some(why) = self.writer.outdated(self.key) {
@@ -129,11 +129,12 @@ impl<'a, F: Fleet> Work<'a, F> {
                 totals.extend(Total::read(&after, *field));
             }
         }
-        let (before, after) = (plain((*self.home.document).clone()), plain(after));
-        let wanted = Desired { before, after, guarded: revision.is_some(), managed_fields: None };
+        let (before, told) = (plain_of(&self.home.document), plain_of(&after));
+        let rehearsed = Rehearsed { body: answer, document: hidden.is_empty().then_some(after) };
+        let wanted = Desired { before, after: told, guarded: revision.is_some(), managed_fields: None };
         let plan = Box::pin(self.draft(&wanted, Some(&patch), &totals)).await;
-        let is_all = plain(plan.document.clone()) == wanted.after;
-        Ok(Plan { home_dry_run: is_all.then_some(answer), ..plan })
+        let is_all = plain_of(&plan.document) == wanted.after;
+        Ok(Plan { home_dry_run: is_all.then_some(rehearsed), ..plan })
     }
 }
 
@@ -159,7 +160,7 @@ impl<F: Fleet> Planned<'_, F> {
         let missing = plan.missing.iter().map(|missing| missing.member.clone());
         let members = work.parts().map(|part| part.member.clone()).chain(missing).collect();
         let (key, document, caller) = (work.key, &plan.document, &work.request.caller);
-        work.writer.cargo(Workload { key, document, policy: policy.as_ref(), caller, members }).await
+        work.writer.cargo(Workload { key, document, policy, caller, members }).await
     }
 
     /// The create of parts that are missing, with the marker that the others have.
@@ -196,7 +197,7 @@ impl<F: Fleet> Planned<'_, F> {
         let now = document(work.key, &body).ok_or_else(|| WriteError::Internal("the home is no object"))?;
         let without_status = work.is_without_status();
         let bare = |document: &Value| {
-            let mut document = plain(document.clone());
+            let mut document = plain_of(document);
             if without_status {
                 desired::take_at(&mut document, &["status"]);
             }

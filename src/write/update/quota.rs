@@ -36,7 +36,7 @@ impl<F: Fleet> Work<'_, F> {
             _ => &none,
         };
         let policy = self.policy();
-        let candidates = self.candidates(policy.as_ref(), &self.shown).await;
+        let candidates = self.candidates(policy, &self.shown).await;
         let with_parts = self.parts().count();
         let all: Vec<Held> = self.parts().cloned().chain(self.coming()).collect();
         let holder = |(at, part): (usize, &'_ Held)| {
@@ -47,7 +47,7 @@ impl<F: Fleet> Work<'_, F> {
                 units_of(awaited.pointer(HARD.pointer)),
                 given(&part.document, &awaited),
                 units_of(part.document.pointer("/status/used")),
-                weighting(&part.member, candidate, policy.as_ref()),
+                weighting(&part.member, candidate, policy),
                 // What is still to be made may have been sent with the share that it has.
                 is_ready && at < with_parts,
             )

@@ -13,7 +13,7 @@ use crate::{
         fleet::Fleet,
         steps::Outcome,
         update::{
-            desired::{self, Desired, JSON_PATCH, check_preconditions, object, plain},
+            desired::{self, Desired, JSON_PATCH, check_preconditions, object, plain_of},
             draft::Plan,
             part::{How, Rewrite, SCALE},
             shares::{DesiredReplicas, Total},
@@ -115,7 +115,7 @@ impl<F: Fleet> Work<'_, F> {
         let field = self.scaled_field();
         let asked = desired::nested(field.path, asked);
         let guarded = revision.is_some() && !is_json_patch;
-        let as_shown = plain(self.shown.clone());
+        let as_shown = plain_of(&self.shown);
         let wanted = Desired { before: as_shown.clone(), after: as_shown, guarded, managed_fields: None };
         let Some(total @ Total { asked: DesiredReplicas::Number(number), .. }) = Total::read(&asked, field) else {
             return Err(self.refused_by_home(&asked).await);

@@ -12,7 +12,7 @@ use crate::{
         LANDS_WITHIN, Writer,
         fleet::Fleet,
         journal::{Entry, EntryTarget, Step},
-        steps::{Found, Outcome, Silent},
+        steps::{Found, Outcome, Settled, Silent},
         update::{
             amend::Amendment,
             part::{Asking, Held, document},
@@ -27,20 +27,25 @@ use kubefold_wire::warning::Warnings;
 enum Home {
     /// It made it: this is what it holds now.
     Landed(Value),
-    /// It never did, or it is not there any more: nothing is to be done.
+    /// It did not in the time in which a member does what it was sent.
+    NotMade,
+    /// It is not there any more: nothing is to be done.
     Over,
     /// It cannot be asked.
     Unreachable,
 }
 
 impl<F: Fleet> Writer<F> {
-    /// Finishes an update as far as members answer. Says whether nothing is left to do. Under the key's hold.
-    pub(in crate::write) async fn settle_update(&self, entry: &Entry, last_byte: Instant, wake: &Notify) -> bool {
-        let (Some(task), Some((home, others))) = (Task::of(entry), entry.targets.split_first()) else { return true };
+    /// Finishes an update as far as members answer. Under the key's hold.
+    pub(in crate::write) async fn settle_update(&self, entry: &Entry, last_byte: Instant, wake: &Notify) -> Settled {
+        let (Some(task), Some((home, others))) = (Task::of(entry), entry.targets.split_first()) else {
+            return Settled::Closed;
+        };
         let now = match self.ask_landed(entry, home, &task, last_byte + LANDS_WITHIN, wake).await {
             Home::Landed(now) => now,
-            Home::Over => return true,
-            Home::Unreachable => return false,
+            Home::NotMade => return Settled::GivenUp,
+            Home::Over => return Settled::Closed,
+            Home::Unreachable => return Settled::Open,
         };
         // kubefold may have been killed before it noted this.
         self.amend(Amendment { update: entry, changes: &task.live(&now), coming: &task.coming }).await;
@@ -51,7 +56,19 @@ impl<F: Fleet> Writer<F> {
                 _ => !self.settle_part(entry, &task, target, &now).await,
             };
         }
-        !open
+        if open { Settled::Open } else { Settled::Closed }
+    }
+
+    /// Says whether the home has an update that it did not have when that was given up.
+    pub(in crate::write) async fn is_made(&self, entry: &Entry, home: &EntryTarget) -> bool {
+        let body = self.look(&entry.key, &held(home)).await;
+        matches!(body, Ok(Some(body)) if Self::is_made_in(entry, &body))
+    }
+
+    /// Says whether a document has an update.
+    pub(in crate::write) fn is_made_in(entry: &Entry, json: &[u8]) -> bool {
+        let now = serde_json::from_slice(json);
+        Task::of(entry).zip(now.ok()).is_some_and(|(task, now)| holds(&task, &now))
     }
 
     /// What an update came to whose home is declared absent: what the first other part holds that has it.
@@ -88,7 +105,7 @@ impl<F: Fleet> Writer<F> {
                         return Home::Landed(now);
                     }
                     if !may_still_land {
-                        return Home::Over;
+                        return Home::NotMade;
                     }
                 }
                 Ok(None) => {

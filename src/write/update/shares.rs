@@ -165,12 +165,12 @@ impl<F: Fleet> Work<'_, F> {
         }
         let mut missing = Vec::new();
         let policy = self.policy();
-        let candidates = self.candidates(policy.as_ref(), said).await;
+        let candidates = self.candidates(policy, said).await;
         let quotas = self.quotas(totals).await;
         let parts: Vec<Part> = self.writer.fleet.parts(self.key);
         let own = pods_of(&parts);
         let caps = quotas.caps(&own);
-        let told = DivisionInput { policy: policy.as_ref(), candidates: &candidates, caps: &caps };
+        let told = DivisionInput { policy, candidates: &candidates, caps: &caps };
         let (mut asked, mut warning) = (Pods::new(), None);
         let all: Vec<Held> = self.parts().cloned().chain(self.coming()).collect();
         let mut tasks = vec![PartTask::default(); all.len()];
@@ -188,7 +188,7 @@ impl<F: Fleet> Work<'_, F> {
             };
             let mut claims: Vec<Claim> = all.iter().map(|part| self.claim(part, total.field, &told)).collect();
             claims.extend(self.newcomers(&all, &told));
-            let fewest = policy.as_ref().is_some_and(|policy| policy.fewest);
+            let fewest = policy.is_some_and(|policy| policy.fewest);
             let aim = Aim { total: *number, floor: total.field.floor, fewest, uid: &self.visible.uid };
             let numbers = aim.divide(&claims);
             let lacks =
@@ -242,10 +242,13 @@ impl<F: Fleet> Work<'_, F> {
         Cow::Owned(document)
     }
 
-    /// The policy that holds for the object.
-    pub(super) fn policy(&self) -> Option<Policy> {
-        let named = self.marker.as_ref().and_then(|marker| marker.policy.as_deref());
-        self.writer.policy_of(self.key, &self.shown, self.marker.is_none(), named)
+    /// The policy that holds for the object, as it was when the write first asked for it.
+    pub(super) fn policy(&self) -> Option<&Policy> {
+        let found = self.policy.get_or_init(|| {
+            let named = self.marker.as_ref().and_then(|marker| marker.policy.as_deref());
+            self.writer.policy_of(self.key, &self.shown, self.marker.is_none(), named)
+        });
+        found.as_ref()
     }
 
     /// What is known of the members, for an object that says this.

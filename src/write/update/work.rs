@@ -1,7 +1,10 @@
 //! One try of an update: what it is about. From here it is planned, dry-run, committed by the home, and followed by the other
 //! parts: [`Planned`](super::planned::Planned), [`DryRun`](super::dry_run::DryRun), [`Committed`](super::commit::Committed).
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use http::Method;
 use serde_json::Value;
@@ -12,6 +15,7 @@ use crate::{
     config::MemberName,
     placement::{
         marker::Marker,
+        policy::Policy,
         quota::{Extent, Units},
     },
     respond::{ApiError, WriteError},
@@ -20,7 +24,7 @@ use crate::{
         fleet::{Fleet, Key, Part, Visible},
         journal::Entry,
         request::Request,
-        steps::Outcome,
+        steps::{Outcome, Settled},
         update::{
             desired::APPLY_PATCH,
             part::{Asking, Held, How, Manner, document, marker_of},
@@ -76,6 +80,8 @@ pub(super) struct Work<'a, F: Fleet> {
     pub(super) earlier: Vec<Entry>,
     /// Of a quota: what its shares are to come to.
     pub(super) aim: Aim,
+    /// What holds for the object.
+    pub(super) policy: OnceLock<Option<Policy>>,
 }
 
 /// What the shares of a quota are to come to.
@@ -118,6 +124,7 @@ impl<'a, F: Fleet> Work<'a, F> {
             shown,
             earlier: landed(writer.journal.open_updates(key, &visible.uid), &home),
             aim: Aim::default(),
+            policy: OnceLock::new(),
             home,
             writer,
             request,
@@ -176,7 +183,7 @@ impl<'a, F: Fleet> Work<'a, F> {
             };
             // Its home has it: nothing is waited for.
             let long_ago = Instant::now().checked_sub(LANDS_WITHIN).unwrap_or_else(Instant::now);
-            if self.writer.settle_update(&entry, long_ago, &Notify::new()).await {
+            if self.writer.settle_update(&entry, long_ago, &Notify::new()).await != Settled::Open {
                 self.writer.journal.finish(id);
             }
             let now = self.writer.journal.open_entry(id);

@@ -3,7 +3,7 @@
 use http::Method;
 
 use super::*;
-use testbed::{FleetFile, Kubefold, MemberOptions, Testbed};
+use testbed::{FleetFile, Kubefold, MemberOptions, Terminal, Testbed, program};
 
 /// Where kubefold's keys would be: on what was placed, and on what controllers made of it.
 const LOOKED_AT: [&str; 10] = [
@@ -38,6 +38,14 @@ async fn release(fleet: &Kubefold, more: &[&str]) -> (Option<i32>, String, Strin
     let said = fleet.command(&args).await;
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (said.status.code(), text(said.stdout), text(said.stderr))
+}
+
+/// A person at a terminal sees how far it is, while it waits for a member that does not answer.
+async fn progress_is_seen(fleet: &Kubefold) {
+    let config = fleet.config();
+    let args = ["release", "--dry-run", "--config", config.to_str().unwrap()];
+    let mut terminal = Terminal::start(&program(), &args);
+    terminal.shows(SOON, &["members done: ", " lists read, 0 objects released"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -95,6 +103,8 @@ async fn a_release_leaves_ordinary_clusters() {
     assert!(count(said.trim_end(), "east", " objects released") >= 5, "{said}");
     assert!(why.contains("east: deployments.apps: 2") && why.contains("east: services: 1"), "{why}");
     assert_eq!(traces(east).await, [""; 0]);
+    progress_is_seen(&fleet).await;
+    assert!(!why.contains("lists read"), "nothing of it where there is no terminal: {why}");
     // A program is told of the member that cannot be reached, too, and by the exit code.
     let (code, said, why) = release(&fleet, &["-o", "yaml"]).await;
     let told: Value = serde_saphyr::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}{why}"));

@@ -23,6 +23,8 @@ pub(in crate::write::tests) enum Fault {
     LostNothing,
     /// The answer is lost; the member does it 33 s later.
     LostLate,
+    /// The answer is lost; the member does it two minutes later, as when a network kept it.
+    LostLong,
     /// kubefold is killed before a byte is sent.
     CrashBefore,
     /// kubefold is killed when the member has done it.
