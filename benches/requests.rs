@@ -20,7 +20,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
 use kubefold_apiserver::registry::Registry;
-use serde_json::json;
+use serde_json::{Value, json};
 use testbed::Api;
 use tokio::{
     task::JoinSet,
@@ -51,21 +51,37 @@ struct Case {
     in_turn: bool,
     content_type: &'static str,
     /// Of the so many-th request.
-    body: fn(u32) -> String,
+    body: Box<dyn Fn(u32) -> String>,
     /// Requests in one second.
     rate: u32,
 }
 
 impl Case {
     fn get(name: &'static str, path: &str) -> Self {
-        let body = |_| String::new();
+        let body = Box::new(|_| String::new());
         let (method, path, content_type) = (Method::GET, path.into(), "application/json");
         Self { name, method, path, in_turn: false, content_type, body, rate: GETS }
     }
 
-    fn patch(name: &'static str, query: &str, content_type: &'static str, body: fn(u32) -> String) -> Self {
-        let path = format!("{DEPLOYMENTS}/web-{{}}{query}");
+    fn patch(
+        name: &'static str,
+        query: &str,
+        content_type: &'static str,
+        body: impl Fn(u32) -> String + 'static,
+    ) -> Self {
+        let (path, body) = (format!("{DEPLOYMENTS}/web-{{}}{query}"), Box::new(body));
         Self { name, method: Method::PATCH, path, in_turn: true, content_type, body, rate: CHANGES }
+    }
+
+    /// Of whole objects, as they were read once.
+    fn put(name: &'static str, read: Vec<Value>) -> Self {
+        let body = move |at: u32| {
+            let mut whole = read[(at % PLACED) as usize].clone();
+            whole["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+            whole["metadata"]["annotations"]["at"] = at.to_string().into();
+            whole.to_string()
+        };
+        Self { method: Method::PUT, ..Self::patch(name, "", "application/json", body) }
     }
 
     fn request(&self, at: u32) -> Request<Bytes> {
@@ -97,7 +113,11 @@ fn main() {
         if wants(&direct) {
             measure(&member, None, &direct, span).await;
         }
-        for case in cases(one) {
+        let mut placed = Vec::new();
+        for at in 0..PLACED {
+            placed.push(fleet.api.get(&format!("{DEPLOYMENTS}/web-{at}")).await);
+        }
+        for case in cases(one, placed) {
             if wants(&case) {
                 measure(&fleet.api, Some(fleet.kubefold.pid()), &case, span).await;
             }
@@ -105,7 +125,7 @@ fn main() {
     });
 }
 
-fn cases(one: &str) -> Vec<Case> {
+fn cases(one: &str, placed: Vec<Value>) -> Vec<Case> {
     let apply = Case::patch(
         "server-side apply, three parts",
         "?fieldManager=bench&force=true",
@@ -122,6 +142,7 @@ fn cases(one: &str) -> Vec<Case> {
         Case::get("get, one member's object", &format!("{one}@member-000")),
         Case::get("get, member view", &format!("/clusters/member-000{one}")),
         Case { rate: GETS / 4, ..Case::get("get, three parts", &format!("{DEPLOYMENTS}/web-0")) },
+        Case::put("update, three parts", placed),
         Case::patch("merge patch, three parts", "", "application/merge-patch+json", |at| {
             json!({"metadata": {"annotations": {"at": at.to_string()}}}).to_string()
         }),
@@ -149,7 +170,7 @@ async fn fleet() -> Fleet {
     fleet
 }
 
-fn deployment(at: u32) -> serde_json::Value {
+fn deployment(at: u32) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": format!("web-{at}"), "namespace": "team-1"},
         "spec": {

@@ -34,15 +34,24 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     pub(crate) async fn filled(count: usize, fill: impl AsyncFn(&Registry, usize)) -> Self {
+        Self::started(FleetFile::default(), &[], count, fill).await
+    }
+
+    /// The same with settings and flags of the program.
+    pub(crate) async fn started(
+        mut file: FleetFile,
+        flags: &[&str],
+        count: usize,
+        fill: impl AsyncFn(&Registry, usize),
+    ) -> Self {
         let mut members = Vec::new();
-        let mut file = FleetFile::default();
         for at in 0..count {
             let member = Member::start(at, &fill).await;
             file = file.written(&format!("member-{at:03}"), &member.settings());
             members.push(member);
         }
         let begun = Instant::now();
-        let kubefold = Kubefold::launch(&file);
+        let kubefold = Kubefold::launch_with(&file, flags);
         kubefold.ready().await;
         let api = kubefold.api().await;
         let ready = begun.elapsed();

@@ -17,7 +17,7 @@ use crate::{
         file::{File, PAGE_OBJECTS, digest_of, now_ms, signed, words},
         kind::{MirrorError, MirroredKind},
     },
-    search::sql::{Dialect, Indexed},
+    search::sql::Indexed,
     store::{Report, ReportedObject},
 };
 
@@ -302,19 +302,32 @@ impl Writing<'_> {
 
 /// The revision and digest of what is under keys now.
 fn held(sql: Sql<'_>, feed: i64, keys: &BTreeMap<String, Option<Document>>) -> Result<HashMap<String, Held>, SqlError> {
-    let dialect = if sql.is_postgres() { Dialect::Postgres } else { Dialect::Sqlite };
-    let [before, behind] = dialect.texts();
-    let find = format!(
-        "SELECT key, revision, digest FROM objects
-            WHERE feed = ?1 AND deleted_us = 0 AND key IN ({before}CAST(?2 AS TEXT){behind})"
-    );
+    let find = held_statement(sql.is_postgres());
     let keys = serde_json::Value::from(keys.keys().map(String::as_str).collect::<Vec<_>>()).to_string();
     let mut held = HashMap::new();
-    sql.each(&find, params![feed, &keys], |row| {
+    sql.each(find, params![feed, &keys], |row| {
         held.insert(row.get(0)?, Held(row.get(1)?, row.get(2)?));
         Ok(())
     })?;
     Ok(held)
+}
+
+/// Finds the rows of a feed (`?1`) under keys (`?2`, a JSON array): `key`, `revision`, `digest`.
+///
+/// PostgreSQL plans it once, while the table is empty, and goes over all rows of the feed ever after if it may join them with the keys. A
+/// subquery with a limit is none that it makes a join of.
+pub(super) fn held_statement(is_postgres: bool) -> &'static str {
+    match is_postgres {
+        true => {
+            "SELECT o.key, o.revision, o.digest FROM json_array_elements_text(CAST(?2 AS TEXT)::json) AS wanted (key)
+            CROSS JOIN LATERAL (SELECT key, revision, digest FROM objects
+                WHERE feed = ?1 AND deleted_us = 0 AND key = wanted.key LIMIT 1) AS o"
+        }
+        false => {
+            "SELECT key, revision, digest FROM objects
+            WHERE feed = ?1 AND deleted_us = 0 AND key IN (SELECT value FROM json_each(CAST(?2 AS TEXT)))"
+        }
+    }
 }
 
 /// The revision and digest of a row.

@@ -21,6 +21,7 @@ use crate::{
     mirror::{
         deleted::index,
         file::{digest_of, signed},
+        stored::held_statement,
         tables::POSTGRES_MIGRATIONS,
     },
     search::{
@@ -394,6 +395,7 @@ fn postgresql_gives_the_same_rows_in_the_same_order_and_pages() {
     let (url, mark) = (server.database("search", None), folder.path().join("mark"));
     let state = Postgres::open(&url, tls, &["kubefold", "kubefold_mirror"], mark).unwrap();
     let file = File::of(Database::open_in(&state, "kubefold_mirror", &POSTGRES_MIGRATIONS).unwrap(), None, true);
+    looks_keys_up_without_statistics(&file);
     let mut runner = TestRunner::new(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() });
     let all = runner.run(&asked(), |asked| {
         filled(&file, &asked.objects);
@@ -409,15 +411,27 @@ fn postgresql_gives_the_same_rows_in_the_same_order_and_pages() {
             "{plan}"
         );
     }
+    let (gvr, owners) = (gvr(), HashSet::from(["o1".to_owned()]));
+    let of = Selection { gvr: &gvr, kind: "Pod", members: Some(&["east"]), namespace: "", owners: Some(&owners) };
+    let by_owner =
+        plan(&file, &Parameters { query: "labelSelector=app%3Dweb,!old", now: HOUR[1] }.read().unwrap(), &of);
+    assert!(by_owner.contains("objects_owner") && by_owner.contains("SubPlan 2"), "a label of each row: {by_owner}");
     // PostgreSQL has no text with a NUL: an object that has one is found all the same.
     let json = r#"{"metadata":{"name":"nul","namespace":"a"},"spec":{"key":"x\u0000y"}}"#.to_owned();
     let nul = Object { member: "east", namespace: "a", name: "nul".into(), uid: "nul".into(), revision: 8, json };
     filled(&file, &[nul]);
-    let gvr = gvr();
     let of = Selection { gvr: &gvr, kind: "Pod", members: Some(&["east"]), namespace: "", owners: None };
     let query = Parameters { query: "fieldSelector=spec.key!%3Dx", now: HOUR[1] }.read().unwrap();
     assert_eq!(file.search(&query, &of).unwrap().objects.len(), 1);
     waits_for_no_write(file);
+}
+
+/// That PostgreSQL, which has counted nothing yet, looks up what is there under the keys of a report.
+fn looks_keys_up_without_statistics(file: &File) {
+    let explain = format!("EXPLAIN (COSTS OFF) {}", held_statement(true));
+    let steps = file.database.read(|sql| sql.rows(&explain, params![1_i64, r#"["a/b"]"#], |row| row.get::<String>(0)));
+    let plan = steps.unwrap().join("\n");
+    assert!(plan.contains("(key = wanted.key)"), "{plan}");
 }
 
 /// That a search finds what was written while a write keeps the connection that writes. In a thread, since it would wait for ever

@@ -41,7 +41,7 @@ impl Dialect {
     }
 
     /// Around a parameter that is a JSON array of texts: a query of them.
-    pub(crate) fn texts(self) -> [&'static str; 2] {
+    pub(super) fn texts(self) -> [&'static str; 2] {
         match self {
             Self::Sqlite => ["SELECT value FROM json_each(", ")"],
             Self::Postgres => ["SELECT json_array_elements_text((", ")::json)"],

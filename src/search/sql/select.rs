@@ -48,6 +48,28 @@ impl Lead {
     }
 }
 
+/// How the labels table is asked about a requirement.
+#[derive(Clone, Copy)]
+enum LabelLookup {
+    /// First: the rows are those that it names.
+    First,
+    /// As the engine likes.
+    Either,
+    /// Once for each row that is found by something else, which few are. PostgreSQL would rather join all objects with a label, which
+    /// may be millions, where its statistics are of a time before the rows came.
+    EachRow,
+}
+
+impl LabelLookup {
+    fn of(lead: Lead, requirement: usize, dialect: Dialect) -> Self {
+        match (lead, dialect) {
+            (Lead::Label(leading), _) if leading == requirement => Self::First,
+            (Lead::Kind, _) | (_, Dialect::Sqlite) => Self::Either,
+            (Lead::Owner | Lead::Label(_), Dialect::Postgres) => Self::EachRow,
+        }
+    }
+}
+
 impl Query {
     /// The rows of one page: `f.member`, then `o.key`, `o.uid`, `o.revision`, `o.deleted_us`, `o.digest` and `o.document`.
     ///
@@ -129,7 +151,7 @@ impl Query {
             out.bind_text(&part.to_ascii_lowercase()).push(") > 0");
         }
         for (at, requirement) in self.labels.iter().enumerate() {
-            label(requirement, lead == Lead::Label(at), out);
+            label(requirement, LabelLookup::of(lead, at, out.dialect), out);
         }
         for term in &self.fields {
             out.push(" AND ");
@@ -159,14 +181,16 @@ fn text_condition(column: &str, condition: &Condition, out: &mut Writer) {
 }
 
 /// Appends whether an object's labels meet a requirement.
-fn label(requirement: &Requirement, leads: bool, out: &mut Writer) {
+fn label(requirement: &Requirement, lookup: LabelLookup, out: &mut Writer) {
     let Requirement { key, operator, values } = requirement;
     let all: Vec<&str> = values.iter().map(String::as_str).collect();
     let is_absence = matches!(operator, Operator::NotIn | Operator::NotExists);
-    out.push(match (leads, is_absence) {
-        (true, _) => " AND o.id IN (SELECT l.object FROM labels l WHERE ",
-        (false, false) => " AND EXISTS (SELECT 1 FROM labels l WHERE l.object = o.id AND ",
-        (false, true) => " AND NOT EXISTS (SELECT 1 FROM labels l WHERE l.object = o.id AND ",
+    out.push(match (lookup, is_absence) {
+        (LabelLookup::First, _) => " AND o.id IN (SELECT l.object FROM labels l WHERE ",
+        (LabelLookup::Either, false) => " AND EXISTS (SELECT 1 FROM labels l WHERE l.object = o.id AND ",
+        (LabelLookup::Either, true) => " AND NOT EXISTS (SELECT 1 FROM labels l WHERE l.object = o.id AND ",
+        // A subquery with a limit is none that PostgreSQL makes a join of.
+        (LabelLookup::EachRow, _) => " AND (SELECT 1 FROM labels l WHERE l.object = o.id AND ",
     });
     out.push("l.key = ").bind_text(key);
     match operator {
@@ -180,5 +204,9 @@ fn label(requirement: &Requirement, leads: bool, out: &mut Writer) {
             }
         }
     }
-    out.push(")");
+    out.push(match (lookup, is_absence) {
+        (LabelLookup::First | LabelLookup::Either, _) => ")",
+        (LabelLookup::EachRow, false) => " LIMIT 1) IS NOT NULL",
+        (LabelLookup::EachRow, true) => " LIMIT 1) IS NULL",
+    });
 }
