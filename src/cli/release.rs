@@ -7,7 +7,10 @@ use std::{
     collections::{BTreeMap, HashSet},
     io::Write as _,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -22,7 +25,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     app::STATE_MARK,
     catalog::{FetchError, Fetched, MemberCatalog},
-    cli::{client::Output, print},
+    cli::{client::Output, print, progress::Progress},
     config::{self, Config, MemberName},
     member::{Member, registry::Registry},
     placement::marker::{MARKER_KEY, OWN_PREFIX},
@@ -129,12 +132,15 @@ async fn release(config: &Config, chosen: &[MemberName], flags: &Release) -> any
     let registry = Registry::new(tasks.clone(), cancel.clone());
     registry.apply(config)?;
     let members: Vec<Arc<Member>> = chosen.iter().filter_map(|name| registry.get(name.as_str())).collect();
+    let line = &Line::new(members.len());
     let outcomes = join_all(members.iter().map(|member| async move {
         let mut done = Tally::default();
-        let ended = release_member(member, dry_run, &mut done).await;
+        let ended = release_member(member, dry_run, line, &mut done).await;
+        line.count(&line.members_ended, 1);
         (member.name(), done, ended)
     }))
     .await;
+    line.progress.clear();
     cancel.cancel();
     tasks.close();
     tasks.wait().await;
@@ -154,7 +160,37 @@ async fn release(config: &Config, chosen: &[MemberName], flags: &Release) -> any
 /// The UIDs of what was released, by resource.
 type Tally = BTreeMap<String, HashSet<String>>;
 
-async fn release_member(member: &Member, dry_run: bool, done: &mut Tally) -> anyhow::Result<()> {
+/// How far all members are, on a terminal.
+struct Line {
+    progress: Progress,
+    members: usize,
+    members_ended: AtomicUsize,
+    lists: AtomicUsize,
+    lists_read: AtomicUsize,
+    released: AtomicUsize,
+}
+
+impl Line {
+    fn new(members: usize) -> Self {
+        let zero = || AtomicUsize::new(0);
+        let progress = Progress::new();
+        Self { progress, members, members_ended: zero(), lists: zero(), lists_read: zero(), released: zero() }
+    }
+
+    /// Adds to one of its numbers, and shows it.
+    fn count(&self, number: &AtomicUsize, more: usize) {
+        number.fetch_add(more, Relaxed);
+        self.progress.show(|| {
+            let [ended, lists, read, released] =
+                [&self.members_ended, &self.lists, &self.lists_read, &self.released].map(|number| number.load(Relaxed));
+            let members = self.members;
+            format!("{ended} of {members} members done: {read} of {lists} lists read, {released} objects released")
+        });
+    }
+}
+
+async fn release_member(member: &Member, dry_run: bool, line: &Line, done: &mut Tally) -> anyhow::Result<()> {
+    line.count(&line.lists, 0);
     reached(member).await?;
     let get = |path: String, headers: HeaderMap| async move { discover(member, &path, headers).await };
     let catalog = Fetched::default().fetch(&get).await?.catalog(None);
@@ -164,12 +200,13 @@ async fn release_member(member: &Member, dry_run: bool, done: &mut Tally) -> any
         if pass > 0 {
             tokio::time::sleep(PASS_PAUSE).await;
         }
-        let mut found = find(member, &kinds).await?;
+        let mut found = find(member, &kinds, line).await?;
         left = found.len();
         if dry_run {
             found.iter().for_each(|one| count(one, done));
         }
         if dry_run || found.is_empty() {
+            line.progress.clear();
             report(member, done);
             return Ok(());
         }
@@ -177,7 +214,7 @@ async fn release_member(member: &Member, dry_run: bool, done: &mut Tally) -> any
         if found.iter().any(|one| !is_copied_to(&one.gvr)) {
             found.retain(|one| !is_copied_to(&one.gvr));
         }
-        let strips = found.iter().map(|one| strip(member, one));
+        let strips = found.iter().map(|one| strip(member, one, line));
         let outcomes: Vec<_> = stream::iter(strips).buffer_unordered(IN_FLIGHT_MAX).collect().await;
         for one in outcomes.into_iter().collect::<anyhow::Result<Vec<_>>>()?.into_iter().flatten() {
             count(one, done);
@@ -281,8 +318,13 @@ struct Item {
 }
 
 /// All that has keys of kubefold's in a member, each object once.
-async fn find(member: &Member, kinds: &[Gvr]) -> anyhow::Result<Vec<Marked>> {
-    let lists = kinds.iter().map(|gvr| list(member, gvr));
+async fn find(member: &Member, kinds: &[Gvr], line: &Line) -> anyhow::Result<Vec<Marked>> {
+    line.count(&line.lists, kinds.len());
+    let lists = kinds.iter().map(|gvr| async move {
+        let found = list(member, gvr).await;
+        line.count(&line.lists_read, 1);
+        found
+    });
     let lists: Vec<_> = stream::iter(lists).buffered(IN_FLIGHT_MAX).collect().await;
     let mut seen = HashSet::new();
     let mut out = Vec::new();
@@ -325,7 +367,7 @@ async fn list(member: &Member, gvr: &Gvr) -> anyhow::Result<Vec<Marked>> {
 }
 
 /// Takes the keys off one object, if it still is the one that was read. `None`: it is not; the next round looks again.
-async fn strip<'m>(member: &Member, marked: &'m Marked) -> anyhow::Result<Option<&'m Marked>> {
+async fn strip<'m>(member: &Member, marked: &'m Marked, line: &Line) -> anyhow::Result<Option<&'m Marked>> {
     let Marked { gvr, metadata } = marked;
     let path = ApiPath::within(gvr, &metadata.namespace).then(&metadata.name);
     let tests = [("/metadata/uid", &metadata.uid), ("/metadata/resourceVersion", &metadata.resource_version)];
@@ -339,7 +381,10 @@ async fn strip<'m>(member: &Member, marked: &'m Marked) -> anyhow::Result<Option
     let (head, body) = member.send(request, Class::Write).await?.into_parts();
     let body = collect(body, ANSWER_BYTES_MAX).await?;
     match head.status {
-        code if code.is_success() => Ok(Some(marked)),
+        code if code.is_success() => {
+            line.count(&line.released, 1);
+            Ok(Some(marked))
+        }
         // It changed, or went, since it was listed: a failed test is 422 and says so.
         StatusCode::NOT_FOUND | StatusCode::CONFLICT => Ok(None),
         StatusCode::UNPROCESSABLE_ENTITY if message(&body).contains("testing") => Ok(None),

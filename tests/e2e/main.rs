@@ -67,6 +67,7 @@ mod shadow_informer;
 mod shared_objects;
 mod sso;
 mod standby;
+mod standby_steps;
 mod state;
 mod stored;
 mod streams;

@@ -362,7 +362,7 @@ fn names_of(list: &Value) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn memory_goes_on_and_tables_catch_up_while_postgresql_hangs_or_is_killed() {
+async fn memory_goes_on_and_tables_catch_up_while_postgresql_hangs_is_killed_or_is_full() {
     let bed = Testbed::shared(&["east", "west"]).await;
     for member in bed.members() {
         namespace(member, "database-away").await;
@@ -406,4 +406,34 @@ async fn memory_goes_on_and_tables_catch_up_while_postgresql_hangs_or_is_killed(
     away.postgres.restart();
     away.tables_have(&["a", "b", "c", "d"]).await;
     assert!(fleet.log().contains("PostgreSQL"), "{}", fleet.log());
+    is_full(&away).await;
+}
+
+/// No table takes a row more: who asks is told so, memory goes on, and the tables have everything once there is room.
+async fn is_full(away: &Away<'_>) {
+    // As PostgreSQL says it of a full disk.
+    let fill = "CREATE FUNCTION public.no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            RAISE EXCEPTION 'No space left on device' USING ERRCODE = 'disk_full';
+        END $$;
+        DO $$ DECLARE one record; BEGIN
+            FOR one IN SELECT schemaname, tablename FROM pg_tables WHERE schemaname LIKE 'kubefold%' LOOP
+                EXECUTE format('CREATE TRIGGER no_room BEFORE INSERT ON %I.%I FOR EACH ROW EXECUTE FUNCTION public.no_room()',
+                    one.schemaname, one.tablename);
+            END LOOP;
+        END $$";
+    away.postgres.sql_in("away", fill);
+    let placed = config_map("placed", json!({})).to_string();
+    let refused = away.api.request(Method::POST, MAPS, placed).await;
+    assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE, "{refused}");
+    assert!(refused.to_string().contains("nothing was changed, since the journal cannot be written"), "{refused}");
+    away.memory_goes_on("e").await;
+    eventually(SOON, async || {
+        let answer = away.api.request(Method::GET, STORED, "").await;
+        let is_told = answer.status == StatusCode::SERVICE_UNAVAILABLE && answer.to_string().contains("full");
+        if is_told { Ok(()) } else { Err(answer.to_string()) }
+    })
+    .await;
+    away.postgres.sql_in("away", "DROP FUNCTION public.no_room CASCADE");
+    away.tables_have(&["a", "b", "c", "d", "e"]).await;
+    away.api.create(MAPS, &config_map("placed", json!({}))).await;
 }

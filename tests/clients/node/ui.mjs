@@ -4,6 +4,7 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
+import { setTimeout as pause } from 'node:timers/promises';
 import { chromium } from 'playwright-core';
 
 // For one thing to be seen. The test has its own, longer bound.
@@ -13,8 +14,9 @@ const WIDTHS = [{ width: 1280, height: 800 }, { width: 375, height: 740 }];
 const SCHEMES = ['light', 'dark'];
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-// A container has no namespaces for a sandbox of a browser that root runs.
-const browser = await chromium.launch({ executablePath: process.argv[2], args: ['--no-sandbox', '--disable-dev-shm-usage'] });
+// A container has no namespaces for a sandbox of a browser that root runs. Debian's package draws by the GPU, which a machine without one
+// computes: on a busy machine a page was not drawn for minutes.
+const browser = await chromium.launch({ executablePath: process.argv[2], args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'] });
 const context = await browser.newContext({ viewport: WIDTHS[0], colorScheme: 'light' });
 context.setDefaultTimeout(SOON_MS);
 const page = await context.newPage();
@@ -30,6 +32,24 @@ page.on('request', (request) => {
   if (host && new URL(request.url()).host !== host) complaints.push(`a request to another host: ${request.url()}`);
 });
 
+// In the page: whether an element that the selector finds has the text, in whatever case.
+const look = ({ text, within }) => {
+  const plain = (words) => words.replace(/\s+/g, ' ').trim().toLowerCase();
+  const found = [...document.querySelectorAll(within)].filter((element) => plain(element.textContent).includes(plain(text)));
+  const isSeen = (element) => element.getClientRects().length > 0 && element.checkVisibility({ visibilityProperty: true });
+  return found.some(isSeen) ? 'seen' : found.length > 0 ? 'hidden' : 'missing';
+};
+
+// Asks the page until the text is as wanted. Playwright's own wait asks with each frame that is drawn, and where much is to do there may be none.
+async function until(wanted, place) {
+  const end = Date.now() + SOON_MS;
+  // A page that is left while it is asked answers nothing.
+  while (await page.evaluate(look, place).catch(() => undefined) !== wanted) {
+    if (Date.now() > end) throw new Error(`not ${wanted} after ${SOON_MS} ms: ${JSON.stringify(place)}`);
+    await pause(100);
+  }
+}
+
 const orders = {
   // Opens an address. The answer has the status and the address at which the page is then.
   async open({ url }) {
@@ -39,11 +59,11 @@ const orders = {
   },
   // Waits until a text is seen, in the element with a selector if there is one.
   async see({ text, within = 'body' }) {
-    await page.locator(within).filter({ hasText: text }).first().waitFor();
+    await until('seen', { text, within });
   },
   // Waits until a text is not there.
   async miss({ text, within = 'body' }) {
-    await page.locator(within).filter({ hasText: text }).first().waitFor({ state: 'detached' });
+    await until('missing', { text, within });
   },
   async press({ key }) {
     await page.keyboard.press(key);

@@ -46,6 +46,7 @@ async fn an_operator_sees_the_fleet_from_a_terminal() {
     fleet.kubectl(&["get", "deployments,configmaps,events", "-n", SPACE]).await.ok();
     the_parts_of_an_object_are_compared(&bed, &fleet).await;
     events_of_all_members_are_in_order(&bed, &fleet).await;
+    events_are_as_each_member_tells_them(&bed, &fleet).await;
     the_screen_is_drawn_again_and_given_back(&fleet).await;
     a_kubeconfig_is_merged_and_taken_out(&fleet).await;
 }
@@ -154,6 +155,86 @@ async fn events_of_all_members_are_in_order(bed: &Testbed, fleet: &Kubefold) {
     );
 }
 
+/// The rows of a table without its head and the column of ages; each ends with a number that says its place in time.
+fn rows(out: &str, age: usize) -> Vec<Vec<String>> {
+    let mut rows: Vec<Vec<String>> = out
+        .lines()
+        .skip_while(|line| !line.contains("MESSAGE") && !line.contains("Message"))
+        .skip(1)
+        .map(|line| line.split_whitespace().map(str::to_owned).collect())
+        .collect();
+    rows.retain(|row| row.last().is_some_and(|word| word.starts_with("told-")));
+    rows.iter_mut().for_each(|row| drop(row.remove(age)));
+    rows
+}
+
+/// By every way that kubectl has to events, the fleet has the rows of its members, with the member behind the object.
+async fn events_are_as_each_member_tells_them(bed: &Testbed, fleet: &Kubefold) {
+    let path = format!("/api/v1/namespaces/{SPACE}/");
+    for (member, number) in [("east", 5), ("west", 6)] {
+        let api = bed[member].api().await;
+        let containers = json!([{"name": "main", "image": "main:1"}]);
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "told-2"}, "spec": {"containers": containers}});
+        let pod = api.create(&format!("{path}pods"), &pod).await;
+        let name = format!("told-2.{number}");
+        let mut made = event(&name, "told-2", "Warning", &format!("2026-11-27T08:0{number}:00Z"));
+        made["involvedObject"]["uid"] = pod["metadata"]["uid"].clone();
+        made["source"] = json!({"component": "tests"});
+        api.create(&format!("{path}events"), &made).await;
+    }
+    let place = |row: &Vec<String>| row.last().and_then(|word| word.split_once('.')?.1.parse::<u64>().ok());
+    for (way, age) in [
+        (&["events"][..], 0),
+        (&["get", "events", "--sort-by=.lastTimestamp"], 0),
+        (&["get", "events", "--sort-by=.lastTimestamp", "--field-selector=type=Warning"], 0),
+        (&["events", "--types=Warning", "--for=pod/told-2"], 0),
+        (&["describe", "pod", "told-2"], 2),
+    ] {
+        let args = [&["-n", SPACE], way].concat();
+        let mut own = Vec::new();
+        for member in ["east", "west"] {
+            let out = bed[member].kubectl(&args).await;
+            for mut row in rows(out.ok(), age) {
+                if let Some(object) = row.get_mut(2).filter(|_| age == 0) {
+                    object.push_str(&format!("@{member}"));
+                }
+                own.push(row);
+            }
+        }
+        own.sort_by_key(place);
+        assert!(own.len() >= 2, "{way:?}: {own:?}");
+        eventually(SOON, async || {
+            let mut seen = Vec::new();
+            // What is about one object is asked of each member's own.
+            let names: &[&str] = if args.concat().contains("told-2") { &["told-2@east", "told-2@west"] } else { &[""] };
+            for name in names {
+                let args: Vec<String> = args.iter().map(|arg| arg.replace("told-2", name)).collect();
+                let args: Vec<&str> = args.iter().map(String::as_str).collect();
+                for mut row in rows(fleet.kubectl(&args).await.ok(), age) {
+                    // A table of the server's has the member in a column, too.
+                    if args.contains(&"get") {
+                        let member = row.remove(0);
+                        assert!(row[2].ends_with(&format!("@{member}")), "{row:?}");
+                    }
+                    seen.push(row);
+                }
+            }
+            if seen == own { Ok(()) } else { Err(format!("{way:?}:\n{seen:?}\nthe members themselves:\n{own:?}")) }
+        })
+        .await;
+    }
+    // Its own command has the same rows in the same order, and the member in a column.
+    let kubectls = rows(fleet.kubectl(&["events", "-n", SPACE]).await.ok(), 0);
+    let (code, out, error) = said(&fleet.command(&["events", "-n", SPACE]).await);
+    assert_eq!(code, Some(0), "{error}");
+    let mut own = rows(&out, 0);
+    for row in &mut own {
+        let member = row.remove(0);
+        assert!(row[2].ends_with(&format!("@{member}")), "{row:?}");
+    }
+    assert_eq!(own, kubectls, "{out}");
+}
+
 /// On a terminal of its own: what a shell before it shows is there again behind it, and so are the terminal's modes.
 async fn the_screen_is_drawn_again_and_given_back(fleet: &Kubefold) {
     let (program, state_dir) = (program(), fleet.state_dir());
@@ -162,14 +243,14 @@ async fn the_screen_is_drawn_again_and_given_back(fleet: &Kubefold) {
         [("top --interval 200ms", "q", "EVENTS/S"), ("status --watch --interval 200ms", "\u{3}", "LAST ERROR")]
     {
         let script = format!(
-            "trap : INT; echo begun; stty -a | md5sum; {}; echo code $?; stty -a | md5sum; sleep 60",
+            "trap : INT; echo begun; stty -a | md5sum; {}; echo code $?; stty -a | md5sum; echo ended; sleep 60",
             run(command)
         );
         let mut terminal = Terminal::start(Path::new("sh"), &["-c", &script]);
         let drawn = terminal.shows(SOON, &[title, "east", "west", "ready"]).await;
         assert!(!drawn.contains("begun"), "the screen is its own:\n{drawn}");
         terminal.press(key);
-        let screen = terminal.shows(SOON, &["begun", "code 0"]).await;
+        let screen = terminal.shows(SOON, &["begun", "code 0", "ended"]).await;
         let modes: Vec<&str> = screen.lines().filter(|line| line.ends_with("  -")).collect();
         assert!(!screen.contains(title) && modes.len() == 2 && modes[0] == modes[1], "{screen}");
     }

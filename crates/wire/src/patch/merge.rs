@@ -13,12 +13,18 @@ use super::{PatchError, decoded, not_an_object};
 ///
 /// Errors: the patch is no JSON object.
 pub fn merge(live: &Value, patch: &[u8]) -> Result<Value, PatchError> {
+    merged(live.clone(), patch)
+}
+
+/// The same of an object that nobody else needs.
+///
+/// Errors: the patch is no JSON object.
+pub fn merged(mut object: Value, patch: &[u8]) -> Result<Value, PatchError> {
     let patch = match decoded(patch, "error decoding patch: ")? {
         patch @ Value::Object(_) => patch,
         Value::Null => return Err(PatchError::bad_request("Invalid JSON Patch")),
         other => return Err(not_an_object(&other, "error decoding patch: ")),
     };
-    let mut object = live.clone();
     merge_into(&mut object, patch);
     Ok(object)
 }

@@ -14,7 +14,7 @@ mod tests;
 
 pub use error::PatchError;
 pub use json::{Action, Inapplicable, JsonPatch, Operation, Why, index, is_index, json, path_of, steps};
-pub use merge::{merge, merge_into};
+pub use merge::{merge, merge_into, merged};
 
 use serde_json::Value;
 
