@@ -4,11 +4,14 @@
 //!
 //! Source: google/cel-go `checker/checker.go`, for the words.
 
-use cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue, SourceInfo, operators};
+use cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue, SourceInfo, StructExpr, operators};
 use kubefold_wire::access::text;
 use serde_json::Value;
 
-use super::values::escaped;
+use super::{
+    patches::{ESCAPE_KEY, JSON_PATCH, JSON_PATCH_FIELDS, JSON_PATCHES, OBJECT, is_patch_type},
+    values::escaped,
+};
 
 /// Names of types, which are values, too.
 const TYPES: [&str; 10] = ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"];
@@ -147,6 +150,8 @@ const METHODS: &[&str] = &[
 
 /// In a schema whose properties have their own names in expressions, `namespace` too.
 pub(super) const PLAIN_NAMES: &str = "x-plain-names";
+/// What a field of an object is constructed as. Its type has a name of its own.
+const OBJECT_FIELD: &str = "Object.*";
 /// The type of a schema of what nothing is known of here.
 const UNKNOWN: &str = "unknown";
 
@@ -227,6 +232,14 @@ impl<'a> Known<'a> {
     }
 }
 
+/// What an expression may name.
+pub(super) struct Names<'a> {
+    /// Variables, with what is known of their types.
+    pub(super) variables: Vec<(String, Known<'a>)>,
+    /// Whether it may say how an object is changed.
+    pub(super) has_patch_types: bool,
+}
+
 /// What is wrong, and where: units are characters.
 struct Fault {
     offset: usize,
@@ -238,13 +251,15 @@ pub(super) struct Check<'s, 'a> {
     source: &'s SourceInfo,
     scopes: Vec<(String, Known<'a>)>,
     found: Vec<Fault>,
+    has_patch_types: bool,
     /// Whether `oldSelf` is used.
     pub(super) uses_old: bool,
 }
 
 impl<'s, 'a> Check<'s, 'a> {
-    pub(super) fn new(source: &'s SourceInfo, variables: Vec<(String, Known<'a>)>) -> Self {
-        Self { source, scopes: variables, found: Vec::new(), uses_old: false }
+    pub(super) fn new(source: &'s SourceInfo, names: Names<'a>) -> Self {
+        let Names { variables, has_patch_types } = names;
+        Self { source, scopes: variables, found: Vec::new(), has_patch_types, uses_old: false }
     }
 
     /// All that is wrong; `None`: nothing.
@@ -294,10 +309,7 @@ impl<'s, 'a> Check<'s, 'a> {
                 }
                 Known::Unknown
             }
-            Expr::Struct(made) => {
-                self.fault(expression.id, &format!("undeclared reference to '{}' (in container '')", made.type_name));
-                Known::Dyn
-            }
+            Expr::Struct(made) => self.made(expression.id, made),
             Expr::Comprehension(fold) => {
                 let range = self.expression(&fold.iter_range);
                 let item = self.item(expression.id, range);
@@ -312,6 +324,35 @@ impl<'s, 'a> Check<'s, 'a> {
                 result
             }
         }
+    }
+
+    fn made(&mut self, at: u64, made: &StructExpr) -> Known<'a> {
+        let name = made.type_name.as_str();
+        if !(self.has_patch_types && is_patch_type(name)) {
+            self.fault(at, &format!("undeclared reference to '{name}' (in container '')"));
+            return Known::Dyn;
+        }
+        for entry in &made.entries {
+            let EntryExpr::StructField(field) = &entry.expr else { continue };
+            let given = self.expression(&field.value);
+            if name != JSON_PATCH {
+                continue;
+            }
+            if !JSON_PATCH_FIELDS.contains(&field.field.as_str()) {
+                self.fault(entry.id, &format!("undefined field '{}'", field.field));
+            } else if field.field != "value" && !given.is_open() && given.name() != "string" {
+                let (field, given) = (&field.field, given.name());
+                self.fault(
+                    entry.id,
+                    &format!("expected type of field '{field}' is 'string' but provided type is '{given}'"),
+                );
+            }
+        }
+        Known::Plain(match name {
+            JSON_PATCH => JSON_PATCH,
+            OBJECT => OBJECT,
+            _ => OBJECT_FIELD,
+        })
     }
 
     fn variable(&mut self, at: u64, name: &str) -> Known<'a> {
@@ -329,6 +370,9 @@ impl<'s, 'a> Check<'s, 'a> {
     fn field(&mut self, at: u64, operand: Known<'a>, name: &str) -> Known<'a> {
         let schema = match operand {
             Known::Dyn | Known::Unknown => return operand,
+            Known::Plain(OBJECT | OBJECT_FIELD) => return Known::Dyn,
+            Known::Plain(JSON_PATCH) if name == "value" => return Known::Dyn,
+            Known::Plain(JSON_PATCH) => return Known::Text,
             Known::Fields(fields) => {
                 let Some((_, of)) = fields.iter().find(|(known, _)| known == name) else {
                     self.fault(at, &format!("undefined field '{name}'"));
@@ -394,7 +438,9 @@ impl<'s, 'a> Check<'s, 'a> {
             Expr::Ident(room) => Some(format!("{room}.{name}")),
             _ => None,
         });
-        let is_qualified = qualified.is_some_and(|name| FUNCTIONS.contains(&name.as_str()));
+        let is_qualified = qualified.is_some_and(|name| {
+            FUNCTIONS.contains(&name.as_str()) || (self.has_patch_types && name == ESCAPE_KEY)
+        });
         let target = match &call.target {
             Some(target) if !is_qualified => Some(self.expression(target)),
             _ => None,
@@ -424,6 +470,7 @@ fn list_of<'a>(items: &[Known<'a>]) -> Known<'a> {
         "string" if is_alike => "list(string)",
         "bool" if is_alike => "list(bool)",
         "double" if is_alike => "list(double)",
+        JSON_PATCH if is_alike => JSON_PATCHES,
         _ => "list(dyn)",
     })
 }
@@ -438,7 +485,7 @@ fn result<'a>(name: &str, target: Option<Known<'a>>, args: &[Known<'a>]) -> Know
         (operators::INDEX, [Known::Dyn, _]) => Known::Dyn,
         (operators::CONDITIONAL, [_, yes, no]) if yes.name() == no.name() => *yes,
         (operators::ADD, [Known::Text, _] | [_, Known::Text]) | ("string", _) => Known::Text,
-        ("format" | "lowerAscii" | "upperAscii" | "trim" | "replace" | "substring" | "join" | "find", _) => Known::Text,
+        ("escapeKey" | "format" | "lowerAscii" | "upperAscii" | "trim" | "replace" | "substring" | "join" | "find", _) => Known::Text,
         (operators::ADD | operators::SUBSTRACT | operators::MULTIPLY | operators::DIVIDE | operators::MODULO, args)
             if args.iter().any(|arg| matches!(arg.name(), "int" | "uint" | "double")) =>
         {

@@ -18,10 +18,11 @@ use cel::{
         value::{CowVal, Val},
     },
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{
-    check::{Known, PLAIN_NAMES},
+    check::{Known, Names, PLAIN_NAMES},
+    patches::{self, JSON_PATCHES, OBJECT, PatchValueError},
     program::{CompileError, Failure, Program, environment},
     values,
 };
@@ -42,6 +43,10 @@ pub(crate) enum Gives {
     Text,
     /// A text or null.
     TextOrNull,
+    /// An object with the fields to set.
+    Object,
+    /// The operations of a JSON patch.
+    JsonPatch,
     /// Anything.
     Anything,
 }
@@ -52,6 +57,8 @@ impl Gives {
             Self::Bool => "bool",
             Self::Text => "string",
             Self::TextOrNull => "one of [string null_type]",
+            Self::Object => OBJECT,
+            Self::JsonPatch => JSON_PATCHES,
             Self::Anything => "dyn",
         }
     }
@@ -62,7 +69,14 @@ impl Gives {
             (Self::Bool, name) => name == "bool",
             (Self::Text, name) => name == "string",
             (Self::TextOrNull, name) => matches!(name, "string" | "null_type"),
+            (Self::Object, name) => name == OBJECT,
+            (Self::JsonPatch, name) => name == JSON_PATCHES,
         }
+    }
+
+    /// Whether such an expression says how an object is changed, so that it has types and functions of its own.
+    fn is_patch(self) -> bool {
+        matches!(self, Self::Object | Self::JsonPatch)
     }
 }
 
@@ -128,12 +142,16 @@ impl Scope {
             names.push(("variables".to_owned(), Known::Fields(types)));
         }
         let mut schema = json!({});
+        let names = Names { variables: names, has_patch_types: gives.is_patch() };
         let program = Program::read(source, names).and_then(|(program, known)| {
             schema = known.schema();
-            if gives.takes(known) {
+            // A map that is written down has a type, though nothing is known of it here.
+            let is_map = gives.is_patch() && program.constructed.as_ref().is_some_and(|name| name.starts_with("map("));
+            if gives.takes(known) && !is_map {
                 return Ok(program);
             }
-            Err(CompileError::OtherType { gives: gives.name(), got: known.name() })
+            let got = program.constructed.clone().filter(|_| gives.is_patch());
+            Err(CompileError::OtherType { gives: gives.name(), got: got.unwrap_or_else(|| known.name().to_owned()) })
         });
         (Expression { source: source.to_owned(), program }, schema)
     }
@@ -194,6 +212,23 @@ pub(crate) enum EvaluationError {
     OutOfBudget,
 }
 
+/// Why an expression does not say how an object is changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PatchError {
+    /// It is no expression.
+    #[error(transparent)]
+    Compile(CompileError),
+    /// It has no value.
+    #[error(transparent)]
+    Expression(#[from] ExpressionError),
+    /// It is not evaluated.
+    #[error(transparent)]
+    Evaluation(#[from] EvaluationError),
+    /// It has a value of another kind.
+    #[error(transparent)]
+    Value(#[from] PatchValueError),
+}
+
 /// Why a variable has no value.
 #[derive(Debug, thiserror::Error)]
 enum VariableError {
@@ -251,6 +286,37 @@ impl<'v> Evaluation<'v> {
         &mut self,
         expression: &Expression,
     ) -> Result<Result<Outcome, ExpressionError>, EvaluationError> {
+        Ok(self.value(expression)?.map(|value| outcome(value.as_ref())))
+    }
+
+    /// The object with the fields to set that an expression gives.
+    ///
+    /// Errors: it gives none.
+    pub(crate) fn object(&mut self, expression: &Expression) -> Result<Value, PatchError> {
+        Ok(patches::object(self.patch(expression)?.as_ref())?)
+    }
+
+    /// The operations of a JSON patch that an expression gives.
+    ///
+    /// Errors: it gives none.
+    pub(crate) fn operations(&mut self, expression: &Expression) -> Result<Vec<Map<String, Value>>, PatchError> {
+        Ok(patches::operations(self.patch(expression)?.as_ref())?)
+    }
+
+    fn patch(&mut self, expression: &Expression) -> Result<Box<dyn Val + 'v>, PatchError> {
+        match self.value(expression)? {
+            Err(ExpressionError::Compile(error)) => Err(PatchError::Compile(error)),
+            value => Ok(value?),
+        }
+    }
+
+    /// The value of an expression, or why it has none.
+    ///
+    /// Errors: all of them together cost too much.
+    fn value(
+        &mut self,
+        expression: &Expression,
+    ) -> Result<Result<Box<dyn Val + 'v>, ExpressionError>, EvaluationError> {
         let program = match &expression.program {
             Ok(program) => program,
             Err(error) => return Ok(Err(ExpressionError::Compile(error.clone()))),
@@ -258,10 +324,7 @@ impl<'v> Evaluation<'v> {
         let (value, cost) = program.value(&Shared::context(&self.shared));
         let cost = cost.saturating_add(self.shared.spent.swap(0, Ordering::Relaxed));
         self.left = self.left.checked_sub(cost).ok_or(EvaluationError::OutOfBudget)?;
-        Ok(match value {
-            Ok(value) => Ok(outcome(value.as_ref())),
-            Err(failure) => Err(ExpressionError::Failed { expression: expression.source.clone(), failure }),
-        })
+        Ok(value.map_err(|failure| ExpressionError::Failed { expression: expression.source.clone(), failure }))
     }
 }
 

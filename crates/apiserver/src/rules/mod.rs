@@ -7,6 +7,7 @@
 //! - `faults`: what is wrong with the rules of a schema
 //! - `evaluate`: the rules of one version of a definition, and what of an object breaks them
 //! - `conditions`: the expressions of a policy
+//! - `patches`: the values with which an expression says how an object is changed
 //!
 //! Pure. Expressions are parsed once per version of a definition or of a policy. Parser and interpreter are the crate `cel`, which follows
 //! cel-go closely; `kube-cel` builds on an older `cel` that copies every value it selects and gives no positions.
@@ -18,11 +19,13 @@ mod conditions;
 mod evaluate;
 mod faults;
 mod library;
+mod patches;
 mod program;
 mod values;
 
 pub(crate) use conditions::{
-    COST_MAX, Evaluation, EvaluationError, Expression, ExpressionError, Gives, Inputs, MATCH_COST_MAX, Outcome, Scope,
+    COST_MAX, Evaluation, EvaluationError, Expression, ExpressionError, Gives, Inputs, MATCH_COST_MAX, Outcome,
+    PatchError, Scope,
 };
 pub(crate) use evaluate::Rules;
 pub(crate) use faults::faults;

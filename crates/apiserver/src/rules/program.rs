@@ -23,9 +23,9 @@ use cel::{
 use serde_json::Value;
 
 use super::{
-    check::{Check, Known, located},
+    check::{Check, Known, Names, located},
     library::{self, Kind, Of},
-    values,
+    patches, values,
 };
 
 /// What one expression may cost. Source: kubernetes/apiserver `pkg/apis/cel/config.go` `PerCallLimit`.
@@ -43,6 +43,7 @@ static ENVIRONMENT: LazyLock<Result<Arc<Env>, DeclarationError>> = LazyLock::new
     // For values of the format `byte`: rules do not see its functions.
     env.add_extension(extensions::encoders)?;
     library::add_to(&mut env)?;
+    patches::add_to(&mut env)?;
     env.add_overload(CHARGE, CHARGE, vec![DYN_TYPE, DYN_TYPE], charge)?;
     Ok(Arc::new(env))
 });
@@ -113,6 +114,8 @@ pub(super) struct Program {
     pub(super) uses_old: bool,
     /// Whether `oldSelf` is an optional value.
     is_optional: bool,
+    /// The type of what it constructs, if it does nothing else.
+    pub(super) constructed: Option<String>,
 }
 
 /// What the rules of one place see: its values are CEL's once for all of them.
@@ -161,7 +164,7 @@ pub(crate) enum CompileError {
         /// What it must give: `bool`, `one of [string null_type]`.
         gives: &'static str,
         /// The type of what it gives.
-        got: &'static str,
+        got: String,
     },
 }
 
@@ -187,20 +190,17 @@ impl Program {
     ) -> Result<Self, CompileError> {
         let old = if is_optional { Known::Dyn } else { scope };
         let variables = vec![("self".to_owned(), scope), ("oldSelf".to_owned(), old)];
-        let (program, known) = Self::read(source, variables)?;
+        let (program, known) = Self::read(source, Names { variables, has_patch_types: false })?;
         if !known.is_open() && known.name() != gives {
-            return Err(CompileError::OtherType { gives, got: known.name() });
+            return Err(CompileError::OtherType { gives, got: known.name().to_owned() });
         }
         Ok(Self { is_optional, ..program })
     }
 
-    /// Reads an expression that may name these variables, and says what is known of its type.
+    /// Reads an expression that may name these, and says what is known of its type.
     ///
     /// Errors: it cannot be read, or names what is not there.
-    pub(super) fn read<'a>(
-        source: &str,
-        variables: Vec<(String, Known<'a>)>,
-    ) -> Result<(Self, Known<'a>), CompileError> {
+    pub(super) fn read<'a>(source: &str, names: Names<'a>) -> Result<(Self, Known<'a>), CompileError> {
         let env = environment()?;
         let program = env.compile(source).map_err(|errors| {
             let offset = |line: isize, column: isize| {
@@ -210,15 +210,16 @@ impl Program {
             let each = errors.errors.iter().map(|error| located(source, offset(error.pos.0, error.pos.1), &error.msg));
             CompileError::Compilation(each.collect::<Vec<_>>().join("\n"))
         })?;
-        let mut check = Check::new(program.source_info(), variables);
+        let mut check = Check::new(program.source_info(), names);
         let known = check.expression(program.expression());
         if let Some(wrong) = check.wrong() {
             return Err(CompileError::Compilation(wrong));
         }
         let uses_old = check.uses_old;
+        let constructed = patches::constructed(program.expression());
         let mut expression = program.expression().clone();
         let cost = metered(&mut expression);
-        Ok((Self { expression, cost, env, uses_old, is_optional: false }, known))
+        Ok((Self { expression, cost, env, uses_old, is_optional: false, constructed }, known))
     }
 
     /// What it gives, and what it cost.
@@ -277,6 +278,7 @@ fn failure(error: ExecutionError) -> Failure {
 
 /// Has each turn of the comprehensions of an expression paid for. Answers what the rest of it costs.
 fn metered(expression: &mut IdedExpr) -> u64 {
+    patches::rewrite(expression);
     1 + match &mut expression.expr {
         Expr::Call(call) => {
             null_last(call);
