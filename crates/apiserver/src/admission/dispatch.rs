@@ -12,21 +12,19 @@ use super::{
     client::ClientError,
     matching::{Matched, Seen},
     namespace::namespace_of,
-    request::{GROUP, described, kind_of_seen, seen, taken},
+    patched::{Typed, internal, patched},
+    request::{GROUP, described, seen, taken},
     review::{Answer, AnswerError, Review, Verdict},
     webhook::Webhook,
 };
 use crate::{
-    registry::{AdmissionRequest, Registry, Rounds},
+    registry::{AdmissionRequest, Plugin, Registry, Rounds},
     rules::Inputs,
-    schema::{DecodeError, Text, decode},
 };
 use kubefold_serving::audit;
 use kubefold_wire::{
     golang::Quoted,
-    patch::{Action, JsonPatch, Operation, Why},
-    status::{Cause, Reason, Status, qualified},
-    text::TextError,
+    status::{Status, qualified},
 };
 
 /// Why a webhook does not admit a write.
@@ -56,17 +54,6 @@ enum CallError {
     /// Something else came back.
     #[error(transparent)]
     Answer(#[from] AnswerError),
-}
-
-/// Why a patched object is none of its type.
-#[derive(Debug, thiserror::Error)]
-enum PatchedError {
-    /// It is nested too deep.
-    #[error(transparent)]
-    Text(#[from] TextError),
-    /// A field has a value of another type.
-    #[error(transparent)]
-    Decode(#[from] DecodeError),
 }
 
 /// A write that webhooks are asked about.
@@ -106,22 +93,22 @@ pub(super) async fn mutate(
     if is_exempt(request) {
         return Ok(object);
     }
-    rounds.begin(object.as_ref());
+    rounds.begin(Plugin::Webhooks, object.as_ref());
     let mut case = Case { registry, request, namespace: None };
     for (at, webhook) in webhooks.into_iter().enumerate() {
         let Some(call) = case.call_of(webhook, object.as_ref()).await? else { continue };
-        if !rounds.asks(&call.webhook.id) {
+        if !rounds.asks(Plugin::Webhooks, &call.webhook.id) {
             continue;
         }
         let mutated = case.mutated(&call).await;
         let new = mutated.as_ref().ok().and_then(Option::as_ref);
         let is_changed = new.is_some() && new != object.as_ref();
         if is_changed {
-            rounds.changed();
+            rounds.changed(Plugin::Webhooks);
             object = new.cloned();
         }
         if call.webhook.is_reinvoked {
-            rounds.asked(&call.webhook.id);
+            rounds.asked(Plugin::Webhooks, &call.webhook.id);
         }
         let round = u8::from(rounds.is_second());
         case.note(&call, &format!("mutation.webhook.admission.k8s.io/round_{round}_index_{at}"), |webhook| {
@@ -133,7 +120,7 @@ pub(super) async fn mutate(
             case.settle(&call, error, &key)?;
         }
     }
-    rounds.end(object.as_ref());
+    rounds.end(Plugin::Webhooks, object.as_ref());
     Ok(object)
 }
 
@@ -261,25 +248,12 @@ impl Case<'_> {
                 Quoted(&call.webhook.name)
             )));
         };
-        let patch = JsonPatch::read(operations).map_err(|why| refused(unreadable(&why)))?;
-        let patched = patch.apply(object.clone()).map_err(|error| {
-            let operation = patch.0.get(error.at);
-            refused(operation.map_or_else(|| error.to_string(), |operation| inapplicable(operation, &error.why)))
-        })?;
-        let new = self.decoded(call, patched).map_err(|error| refused(error.to_string()))?;
+        let mut new = patched(object, operations).map_err(|error| refused(error.to_string()))?;
+        let typed = Typed::of(self.request, &call.matched);
+        if typed.kind.is_some() {
+            new = typed.completed(new).map_err(|error| refused(error.to_string()))?;
+        }
         taken(self.request, &call.matched, new).map(Some).map_err(|error| refused(error.to_string()))
-    }
-
-    /// A patched object as its type has it, with defaults.
-    ///
-    /// Errors: in Go's words.
-    fn decoded(&self, call: &Call, mut object: Value) -> Result<Value, PatchedError> {
-        let Some(kind) = kind_of_seen(self.request, &call.matched) else { return Ok(object) };
-        let Some(typed) = kind.types.named(&kind.type_name) else { return Ok(object) };
-        let json = object.to_string();
-        object = decode(typed, &Text::read(&json)?)?.object;
-        kind.strategy.default(&mut object);
-        Ok(object)
     }
 
     /// Does what the failure policy says.
@@ -306,43 +280,4 @@ impl Case<'_> {
             notes.annotate(key, value(&call.webhook));
         }
     }
-}
-
-/// Source: gopkg.in/evanphx/json-patch.v4 `patch.go` `Apply`.
-fn unreadable(why: &Why) -> String {
-    match why {
-        Why::Missing("op") => "Unexpected kind: unknown".to_owned(),
-        Why::Unknown(op) => format!("Unexpected kind: {op}"),
-        other => other.to_string(),
-    }
-}
-
-/// Source: gopkg.in/evanphx/json-patch.v4 `patch.go`.
-fn inapplicable(operation: &Operation, why: &Why) -> String {
-    let name = match &operation.action {
-        Action::Add(_) => "add",
-        Action::Remove => "remove",
-        Action::Replace(_) => "replace",
-        Action::Move { .. } => "move",
-        Action::Copy { .. } => "copy",
-        Action::Test(_) => "test",
-    };
-    match why {
-        Why::Absent(path) => {
-            format!("{name} operation does not apply: doc is missing path: {}: missing value", Quoted(path))
-        }
-        Why::Differs(path) => format!("testing value {path} failed: test failed"),
-        other => other.to_string(),
-    }
-}
-
-/// Source: kubernetes/apimachinery `pkg/api/errors/errors.go` `NewInternalError`.
-fn internal(why: String) -> Box<Status> {
-    let mut status = Status::new(
-        http::StatusCode::INTERNAL_SERVER_ERROR,
-        Reason::InternalError,
-        format!("Internal error occurred: {why}"),
-    );
-    status.details.causes.push(Cause { reason: String::new(), message: why, field: String::new() });
-    Box::new(status)
 }

@@ -1,37 +1,29 @@
-//! All policies about one write.
+//! All validating policies about one write.
 //!
 //! Source: kubernetes/apiserver `pkg/admission/plugin/policy/validating/dispatcher.go`.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{
-    binding::{Binding, kind_of},
-    matching::{Matched, Seen},
-    namespace::namespace_of,
-    policy::{Denial, Policy},
-    request::{GROUP, described, seen},
+    binding::Binding,
+    invocation::{Hook, Invocation, Misconfigured, is_exempt, select},
+    policy::Policy,
+    request::refused,
+    validation::{Denial, Validations},
+    versions::Versions,
 };
 use crate::{
-    kinds::forbidden,
+    kinds::ConversionError,
     registry::{AdmissionRequest, Registry},
-    rules::Inputs,
 };
 use kubefold_serving::audit;
 use kubefold_wire::status::{Cause, Reason, Status};
 
-/// Questions, which no policy is about. Source: kubernetes `pkg/kubeapiserver/admission/exclusion/resources.go`.
-const REVIEWS: [&str; 2] = ["authentication.k8s.io", "authorization.k8s.io"];
 /// Units: bytes.
 const ANNOTATION_MAX: usize = 10 * 1024;
-
-/// A policy and where it is in force.
-pub(super) struct Hook {
-    pub(super) policy: Arc<Policy>,
-    pub(super) bindings: Vec<Arc<Binding>>,
-}
 
 /// Why a write is refused.
 struct Refusal {
@@ -41,37 +33,45 @@ struct Refusal {
     reason: Reason,
 }
 
+/// Why a policy does not see a write.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to convert object version: {0}")]
+struct UnseenError(#[from] ConversionError);
+
 /// One write, and what was found out about it.
 struct Case<'a> {
     registry: &'a Registry,
-    request: &'a AdmissionRequest<'a>,
-    object: Option<&'a Value>,
-    namespace: Option<Value>,
+    versions: Versions<'a>,
     refusals: Vec<Refusal>,
+    /// For the audit log, by their whole keys.
+    annotations: BTreeMap<String, Vec<String>>,
 }
 
 /// Has all policies judge a write.
 ///
 /// Errors: what the first of them says that refuses it.
 pub(super) async fn judge(
-    hooks: Vec<Hook>,
+    hooks: Vec<Hook<Validations>>,
     registry: &Registry,
     request: &AdmissionRequest<'_>,
     object: Option<&Value>,
 ) -> Result<(), Box<Status>> {
-    // Nobody locks himself out of his policies.
-    if request.kind.group == GROUP || REVIEWS.contains(&request.kind.group.as_str()) {
+    if is_exempt(request) {
         return Ok(());
     }
-    let mut case = Case { registry, request, object, namespace: None, refusals: Vec::new() };
-    let mut is_looked_up = false;
-    for hook in &hooks {
-        let Some(matched) = hook.policy.constraints.rules_match(registry, request) else { continue };
-        if !is_looked_up {
-            case.namespace = namespace_of(registry, request).await?;
-            is_looked_up = true;
+    let selection = select(hooks, registry, request, object).await?;
+    let versions = Versions::new(registry, request, object, selection.namespace);
+    let mut case = Case { registry, versions, refusals: Vec::new(), annotations: BTreeMap::new() };
+    for found in &selection.found {
+        match found {
+            Ok(invocation) => case.ask(invocation),
+            Err(misconfigured) => case.fail(misconfigured),
         }
-        case.hear(hook, &matched).await;
+    }
+    if let Some(notes) = audit::notes() {
+        for (key, values) in case.annotations {
+            notes.annotate(&key, values.join(", "));
+        }
     }
     match case.refusals.first() {
         None => Ok(()),
@@ -80,99 +80,47 @@ pub(super) async fn judge(
 }
 
 impl Case<'_> {
-    fn fail(&mut self, policy: &Policy, binding: Option<&Binding>, why: &str) {
-        if policy.fails_open {
-            return;
+    fn fail(&mut self, misconfigured: &Misconfigured<Validations>) {
+        let Misconfigured { policy, binding, .. } = misconfigured;
+        if !policy.fails_open {
+            let denial = Denial { index: 0, message: misconfigured.message(), reason: Reason::Invalid };
+            self.refuse(policy, binding.as_deref(), denial);
         }
-        let what = if binding.is_some() { "binding" } else { "policy" };
-        let message = format!("failed to configure {what}: {why}");
-        self.refuse(policy, binding, Denial { index: 0, message, reason: Reason::Invalid });
     }
 
-    fn refuse(&mut self, policy: &Policy, binding: Option<&Binding>, denial: Denial) {
+    fn refuse(&mut self, policy: &Policy<Validations>, binding: Option<&Binding>, denial: Denial) {
         let Denial { message, reason, .. } = denial;
         let binding = binding.map(|binding| binding.name.clone());
         self.refusals.push(Refusal { policy: policy.name.clone(), binding, message, reason });
     }
 
-    async fn hear(&mut self, hook: &Hook, matched: &Matched) {
-        let policy = &*hook.policy;
-        let seen_by = Seen { object: self.object, namespace: self.namespace.as_ref() };
-        if !policy.constraints.selects(self.request, seen_by) {
-            return;
-        }
-        let kind = match kind_of(policy.param_kind.as_ref(), self.registry) {
-            Ok(kind) => kind,
-            Err(error) => return self.fail(policy, None, &error.to_string()),
+    /// Has a policy judge.
+    fn ask(&mut self, invocation: &Invocation<Validations>) {
+        let Invocation { policy, binding, matched, param } = invocation;
+        let place = self.versions.place_of(matched).map_err(UnseenError::from);
+        let version = match place.as_ref().map(|place| self.versions.at(*place)) {
+            Ok(version) => version,
+            Err(error) => return self.fail(&Misconfigured::new(policy, Some(binding), error)),
         };
-        let mut annotations = BTreeMap::<String, Vec<String>>::new();
-        for binding in &hook.bindings {
-            let seen_by = Seen { object: self.object, namespace: self.namespace.as_ref() };
-            let about = |resources: &super::matching::MatchResources| {
-                resources.rules_match(self.registry, self.request).is_some() && resources.selects(self.request, seen_by)
-            };
-            if !binding.resources.as_ref().is_none_or(about) {
-                continue;
-            }
-            match binding.params(kind.as_ref(), self.registry, self.request.namespace).await {
-                Ok(params) => self.ask(policy, binding, matched, &params, &mut annotations),
-                Err(error) => self.fail(policy, Some(binding), &error.to_string()),
-            }
+        let Some(version) = version else { return };
+        let verdict = policy.judge(self.versions.inputs(version, param.as_ref()));
+        for denial in verdict.denials {
+            self.act(policy, binding, denial);
         }
-        if let Some(notes) = audit::notes() {
-            for (key, values) in annotations {
-                notes.annotate(&format!("{}/{key}", policy.name), values.join(", "));
-            }
+        for message in verdict.failures {
+            self.refuse(policy, Some(binding), Denial { index: 0, message, reason: Reason::Invalid });
         }
-    }
-
-    /// Has a policy judge with each parameter of a binding.
-    fn ask(
-        &mut self,
-        policy: &Policy,
-        binding: &Binding,
-        matched: &Matched,
-        params: &[Option<Value>],
-        annotations: &mut BTreeMap<String, Vec<String>>,
-    ) {
-        let both = seen(self.request, matched, self.object)
-            .and_then(|object| Ok((object, seen(self.request, matched, self.request.old)?)));
-        let (object, old) = match both {
-            Ok(both) => both,
-            Err(error) => {
-                return self.fail(policy, Some(binding), &format!("failed to convert object version: {error}"));
-            }
-        };
-        let request = described(self.request, matched, self.registry.caller());
-        // A namespace does not lie in itself.
-        let is_in_one = !(self.request.kind.group.is_empty() && self.request.kind.plural == "namespaces");
-        for params in params {
-            let inputs = Inputs {
-                object: object.as_ref(),
-                old_object: old.as_ref(),
-                request: &request,
-                namespace: self.namespace.as_ref().filter(|_| is_in_one),
-                params: params.as_ref(),
-            };
-            let verdict = policy.judge(inputs);
-            for denial in verdict.denials {
-                self.act(policy, binding, denial);
-            }
-            for message in verdict.failures {
-                self.refuse(policy, Some(binding), Denial { index: 0, message, reason: Reason::Invalid });
-            }
-            for (key, mut value) in verdict.annotations {
-                value.truncate(value.floor_char_boundary(ANNOTATION_MAX));
-                let values = annotations.entry(key).or_default();
-                if !values.contains(&value) {
-                    values.push(value);
-                }
+        for (key, mut value) in verdict.annotations {
+            value.truncate(value.floor_char_boundary(ANNOTATION_MAX));
+            let values = self.annotations.entry(format!("{}/{key}", policy.name)).or_default();
+            if !values.contains(&value) {
+                values.push(value);
             }
         }
     }
 
     /// Does what a binding wants done about what its policy refuses.
-    fn act(&mut self, policy: &Policy, binding: &Binding, denial: Denial) {
+    fn act(&mut self, policy: &Policy<Validations>, binding: &Binding, denial: Denial) {
         let has = |action: &str| binding.actions.iter().any(|one| one == action);
         if has("Warn") {
             self.registry.warn(&format!(
@@ -200,9 +148,7 @@ impl Refusal {
         let Self { policy, binding, message, reason } = self;
         let with = binding.as_ref().map(|binding| format!(" with binding '{binding}'")).unwrap_or_default();
         let why = format!("ValidatingAdmissionPolicy '{policy}'{with} denied request: {message}");
-        let named = json!({"metadata": {"name": request.name}});
-        let object = if request.name.is_empty() { object.unwrap_or(&Value::Null) } else { &named };
-        let mut status = forbidden(&request.kind.group, &request.kind.plural, object, &why);
+        let mut status = refused(request, object, &why);
         status.reason = *reason;
         status.code = match reason {
             Reason::Forbidden => StatusCode::FORBIDDEN,

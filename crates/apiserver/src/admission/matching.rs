@@ -49,6 +49,12 @@ impl Matched {
     fn as_sent(request: &AdmissionRequest<'_>) -> Self {
         Self { other: None, object_type: request.object_type.clone() }
     }
+
+    /// Says whether a write is seen as the same.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let version = |of: &Self| of.other.as_ref().map(|kind| (kind.group.clone(), kind.version.clone()));
+        version(self) == version(other) && self.object_type == other.object_type
+    }
 }
 
 impl MatchResources {

@@ -1,23 +1,27 @@
-//! Admission by what users say: webhooks that change or refuse writes, and validating admission policies with their bindings and
-//! parameters.
+//! Admission by what users say: policies and webhooks that change or refuse writes, with the bindings and parameters of policies.
 //!
 //! [`start`] follows policies, bindings and configurations of webhooks by watches, and answers an [`Admitter`], which a registry asks
 //! about every write. What is admitted by the kinds themselves (defaults of pods and the like) is in `kinds`.
 //!
 //! - `matching`: which writes a policy, a binding or a webhook is about. Pure
 //! - `conditions`: whether match conditions hold. Pure
-//! - `policy`: a policy that is ready to judge, and what it says. Pure
+//! - `policy`: a policy of either kind. Pure
 //! - `binding`: where a policy is in force, and with which parameters
+//! - `installed`: all policies of one kind, with their bindings
+//! - `invocation`: which of them are asked about a write
+//! - `versions`: the objects of a write as policies see them
+//! - `validation`, `judge`: what a validating policy says of a write, and all of them about one
+//! - `mutation`, `mutate`: what a mutating policy makes of an object, and all of them about one
+//! - `patched`: objects that were changed, as their types have them. Pure
 //! - `request`: a write as an `AdmissionRequest`, in the version that is wanted. Pure
 //! - `namespace`: the namespace of a write
-//! - `judge`: all policies about one write
 //! - `status`: says in policies that they are in force
 //! - `client`: calls over HTTPS
 //! - `webhook`: a webhook of a configuration
 //! - `review`: an `AdmissionReview`, and what the answer means. Pure
 //! - `dispatch`: all webhooks about one write
 //!
-//! May name: `registry`, `kinds`, `rules`, `schema`.
+//! May name: `registry`, `kinds`, `rules`, `schema`, `patch`.
 //!
 //! Source: kubernetes/apiserver `pkg/admission/plugin/{policy,webhook}/`.
 
@@ -25,55 +29,56 @@ mod binding;
 mod client;
 mod conditions;
 mod dispatch;
+mod installed;
+mod invocation;
 mod judge;
 mod matching;
+mod mutate;
+mod mutation;
 mod namespace;
+mod patched;
 mod policy;
 mod request;
 mod review;
 mod status;
 #[cfg(test)]
 mod tests;
+mod validation;
+mod versions;
 mod webhook;
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::registry::{Admission, AdmissionRequest, Event, Followed, Index, Object, Registry, Rounds};
-use binding::Binding;
-use judge::Hook;
-use policy::Policy;
+use crate::registry::{Admission, AdmissionRequest, Followed, Index, Registry, Rounds};
+use installed::Installed;
+use invocation::Hook;
+use mutation::Mutations;
+use policy::Acts;
 pub use request::GROUP;
 pub(crate) use request::user_info;
+use validation::Validations;
 use webhook::{Webhook, Webhooks};
 
 use kubefold_wire::status::Status;
 
-/// The kinds of policies, in the order in which they are followed.
-const POLICIES: [&str; 2] = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"];
+/// The kinds of policies that change objects, in the order in which they are followed.
+const MUTATING_POLICIES: [&str; 2] = ["mutatingadmissionpolicies", "mutatingadmissionpolicybindings"];
+/// The same of those that validate.
+const VALIDATING_POLICIES: [&str; 2] = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"];
 const MUTATING: [&str; 1] = ["mutatingwebhookconfigurations"];
 const VALIDATING: [&str; 1] = ["validatingwebhookconfigurations"];
 
 /// Admits writes by policies and webhooks. Clones are the same.
 #[derive(Clone)]
 pub struct Admitter {
-    policies: Option<Arc<Followed<Installed>>>,
+    mutating_policies: Option<Arc<Followed<Installed<Mutations>>>>,
+    validating_policies: Option<Arc<Followed<Installed<Validations>>>>,
     mutating: Option<Arc<Followed<Webhooks>>>,
     validating: Option<Arc<Followed<Webhooks>>>,
-}
-
-/// The policies and bindings that are in force.
-#[derive(Default)]
-struct Installed {
-    policies: BTreeMap<String, Arc<Policy>>,
-    /// By the name of the policy, and by their own.
-    bindings: HashMap<String, BTreeMap<String, Arc<Binding>>>,
 }
 
 /// Follows policies and configurations of webhooks until `stop`, and keeps the status of policies. `None`: the registry serves none
@@ -87,17 +92,19 @@ pub async fn start(
 ) -> Result<Option<Admitter>, Status> {
     let follows = Following { registry, tasks, stop };
     let admitter = Admitter {
-        policies: follows.begin("admission policies", &POLICIES).await?,
+        mutating_policies: follows.begin("mutating admission policies", &MUTATING_POLICIES).await?,
+        validating_policies: follows.begin("admission policies", &VALIDATING_POLICIES).await?,
         mutating: follows.begin("mutating webhooks", &MUTATING).await?,
         validating: follows.begin("validating webhooks", &VALIDATING).await?,
     };
-    if admitter.policies.is_some()
+    if admitter.validating_policies.is_some()
         && let Some(kind) = registry.resource(GROUP, "v1", "validatingadmissionpolicies")
     {
         tasks.spawn(status::follow_until(registry.clone(), kind, stop.clone()));
     }
-    let Admitter { policies, mutating, validating } = &admitter;
-    let is_any = policies.is_some() || mutating.is_some() || validating.is_some();
+    let Admitter { mutating_policies, validating_policies, mutating, validating } = &admitter;
+    let has_policies = mutating_policies.is_some() || validating_policies.is_some();
+    let is_any = has_policies || mutating.is_some() || validating.is_some();
     Ok(is_any.then_some(admitter))
 }
 
@@ -123,24 +130,24 @@ impl Following<'_> {
 impl Admitter {
     /// Waits until all policies, bindings and configurations of webhooks that were written before are in force.
     pub async fn settled(&self, registry: &Registry) {
-        if let Some(policies) = &self.policies {
+        if let Some(policies) = &self.mutating_policies {
+            policies.settled(registry).await;
+        }
+        if let Some(policies) = &self.validating_policies {
             policies.settled(registry).await;
         }
         for webhooks in [&self.mutating, &self.validating].into_iter().flatten() {
             webhooks.settled(registry).await;
         }
     }
+}
 
-    fn hooks(&self) -> Vec<Hook> {
-        let Some(policies) = &self.policies else { return Vec::new() };
-        policies.with(|installed| {
-            let hook = |policy: &Arc<Policy>| {
-                let bindings = installed.bindings.get(&policy.name)?.values().cloned().collect();
-                Some(Hook { policy: Arc::clone(policy), bindings })
-            };
-            installed.policies.values().filter_map(hook).collect()
-        })
-    }
+fn has_policies<T: Acts>(policies: Option<&Arc<Followed<Installed<T>>>>) -> bool {
+    policies.is_some_and(|policies| policies.with(|installed| !installed.is_empty()))
+}
+
+fn hooks<T: Acts>(policies: Option<&Arc<Followed<Installed<T>>>>) -> Vec<Hook<T>> {
+    policies.map(|policies| policies.with(Installed::hooks)).unwrap_or_default()
 }
 
 fn has_any(webhooks: Option<&Arc<Followed<Webhooks>>>) -> bool {
@@ -153,15 +160,11 @@ fn all(webhooks: Option<&Arc<Followed<Webhooks>>>) -> Vec<Arc<Webhook>> {
 
 impl Admission for Admitter {
     fn is_idle(&self) -> bool {
-        let has_policies =
-            |installed: &Installed| installed.policies.keys().any(|name| installed.bindings.contains_key(name));
-        !(self.policies.as_ref().is_some_and(|policies| policies.with(has_policies))
-            || has_any(self.mutating.as_ref())
-            || has_any(self.validating.as_ref()))
+        !(self.mutates() || has_policies(self.validating_policies.as_ref()) || has_any(self.validating.as_ref()))
     }
 
     fn mutates(&self) -> bool {
-        has_any(self.mutating.as_ref())
+        has_policies(self.mutating_policies.as_ref()) || has_any(self.mutating.as_ref())
     }
 
     fn mutate<'a>(
@@ -171,7 +174,11 @@ impl Admission for Admitter {
         object: Option<Value>,
         rounds: &'a mut Rounds,
     ) -> BoxFuture<'a, Result<Option<Value>, Box<Status>>> {
-        Box::pin(dispatch::mutate(all(self.mutating.as_ref()), registry, request, object, rounds))
+        Box::pin(async move {
+            let hooks = hooks(self.mutating_policies.as_ref());
+            let object = mutate::mutate(hooks, registry, request, object, rounds).await?;
+            dispatch::mutate(all(self.mutating.as_ref()), registry, request, object, rounds).await
+        })
     }
 
     fn validate<'a>(
@@ -181,52 +188,8 @@ impl Admission for Admitter {
         object: Option<&'a Value>,
     ) -> BoxFuture<'a, Result<(), Box<Status>>> {
         Box::pin(async move {
-            judge::judge(self.hooks(), registry, request, object).await?;
+            judge::judge(hooks(self.validating_policies.as_ref()), registry, request, object).await?;
             dispatch::validate(all(self.validating.as_ref()), registry, request, object).await
         })
-    }
-}
-
-impl Installed {
-    fn set_binding(&mut self, name: &str, binding: Option<Binding>) {
-        // It may have been another policy's.
-        self.bindings.retain(|_, of_policy| {
-            of_policy.remove(name);
-            !of_policy.is_empty()
-        });
-        if let Some(binding) = binding {
-            let of_policy = self.bindings.entry(binding.policy.clone()).or_default();
-            of_policy.insert(name.to_owned(), Arc::new(binding));
-        }
-    }
-}
-
-/// The place of a kind is that in [`POLICIES`].
-impl Index for Installed {
-    fn take(&mut self, place: usize, event: &Event) {
-        let (object, stays) = match event {
-            Event::Added(object) | Event::Modified(object) => (object, true),
-            Event::Deleted(object) => (object, false),
-            Event::Synced(_) | Event::Progress(_) => return,
-        };
-        let name = object.name();
-        if place > 0 {
-            return self.set_binding(name, stays.then(|| Binding::of(&object.value())));
-        }
-        if !stays {
-            self.policies.remove(name);
-        } else if self.policies.get(name).is_none_or(|known| known.is_other(object)) {
-            self.policies.insert(name.to_owned(), Arc::new(Policy::of(&object.value())));
-        }
-    }
-}
-
-impl Policy {
-    /// Says whether an object says something else: a change of its status is none.
-    fn is_other(&self, object: &Object) -> bool {
-        let value = object.value();
-        let metadata = value.get("metadata").unwrap_or(&Value::Null);
-        let same = |field: &str, known: &Value| metadata.get(field).unwrap_or(&Value::Null) == known;
-        !(same("uid", &self.uid) && same("generation", &self.generation))
     }
 }

@@ -6,12 +6,15 @@ use serde_json::{Map, Value, json};
 
 use super::matching::Matched;
 use crate::{
-    kinds::{ConversionError, Kind, put},
+    kinds::{ConversionError, Kind, forbidden, put},
     registry::AdmissionRequest,
     schema::arrange,
 };
 use kubefold_serving::caller::Caller;
-use kubefold_wire::resource::{Gvk, api_version};
+use kubefold_wire::{
+    resource::{Gvk, api_version},
+    status::Status,
+};
 
 /// The API group of policies and webhooks.
 pub const GROUP: &str = "admissionregistration.k8s.io";
@@ -49,6 +52,15 @@ pub(crate) fn user_info(caller: &Caller) -> Value {
     put(&mut info, "groups", Some(caller.groups.clone().into()));
     put(&mut info, "extra", (!caller.extra.is_empty()).then(|| json!(caller.extra)));
     info
+}
+
+/// 403 about a write. The object is its own, if it has one.
+///
+/// Source: kubernetes/apiserver `pkg/admission/errors.go` `NewForbidden`.
+pub(super) fn refused(request: &AdmissionRequest<'_>, object: Option<&Value>, why: &str) -> Box<Status> {
+    let named = json!({"metadata": {"name": request.name}});
+    let object = if request.name.is_empty() { object.unwrap_or(&Value::Null) } else { &named };
+    forbidden(&request.kind.group, &request.kind.plural, object, why)
 }
 
 /// An object of the request, as it is seen.

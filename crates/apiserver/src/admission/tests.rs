@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{policy::Policy, start};
+use super::{policy::Policy, start, validation::Validations};
 use crate::{
     registry::{DeleteOptions, Env, Registry, WriteOptions},
     rules::Inputs,
@@ -13,11 +13,11 @@ use crate::{
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
-fn policy(spec: Value) -> Policy {
+fn policy(spec: Value) -> Policy<Validations> {
     Policy::of(&json!({"metadata": {"name": "p", "uid": "u", "generation": 1}, "spec": spec}))
 }
 
-fn told(policy: &Policy, object: &Value) -> Vec<String> {
+fn told(policy: &Policy<Validations>, object: &Value) -> Vec<String> {
     let request = json!({"operation": "CREATE"});
     let inputs = Inputs { object: Some(object), old_object: None, request: &request, namespace: None, params: None };
     let verdict = policy.judge(inputs);

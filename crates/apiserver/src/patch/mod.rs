@@ -5,6 +5,7 @@
 //!
 //! - `strategic`: the patch that needs the type of an object; `json` and `merge` are `kubefold_wire::patch`
 //! - `apply`: server-side apply, that says what is to be
+//! - `configuration`: what an admission policy wants of an object
 //! - `managed`: `metadata.managedFields` of every other write
 //! - `fields`: sets of fields, and their form in `managedFields` (FieldsV1)
 //! - `typed`: what fields an object has by its type; two objects merged or compared
@@ -13,6 +14,7 @@
 //! `pkg/util/{strategicpatch,managedfields}`, sigs.k8s.io/structured-merge-diff.
 
 mod apply;
+mod configuration;
 pub mod fields;
 pub mod managed;
 pub mod scale;
@@ -23,6 +25,7 @@ mod typed;
 mod tests;
 
 pub use apply::{Apply, apply};
+pub use configuration::{ConfigurationError, configured};
 pub use strategic::strategic;
 
 pub use kubefold_wire::patch::{PatchError, json, merge};

@@ -67,14 +67,30 @@ pub struct AdmissionRequest<'a> {
     pub dry_run: bool,
 }
 
+/// Those that change writes, in their order. Each remembers for itself who is to be asked again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plugin {
+    /// Admission policies.
+    Policies,
+    /// Webhooks.
+    Webhooks,
+}
+
 /// What is remembered of those that changed a write, for a second round: one that wants so is asked again if the object changed
 /// after it.
 ///
-/// Source: kubernetes/apiserver `pkg/admission/plugin/webhook/mutating/reinvocationcontext.go`.
+/// Source: kubernetes/apiserver `pkg/admission/reinvocation.go`, `pkg/admission/plugin/{webhook,policy}/mutating/`
+/// `reinvocationcontext.go`.
 #[derive(Clone, Debug, Default)]
 pub struct Rounds {
     is_second: bool,
     is_changed: bool,
+    policies: Asked,
+    webhooks: Asked,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Asked {
     /// Who was asked since the last change, and may be asked again.
     asked: BTreeSet<String>,
     /// Who is to be asked again.
@@ -84,10 +100,19 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// Begins with this object. What the server itself changed since the first round counts as a change.
-    pub fn begin(&mut self, object: Option<&Value>) {
-        if self.is_second && self.last.as_ref() != object {
-            self.again.append(&mut self.asked);
+    fn of(&mut self, plugin: Plugin) -> &mut Asked {
+        match plugin {
+            Plugin::Policies => &mut self.policies,
+            Plugin::Webhooks => &mut self.webhooks,
+        }
+    }
+
+    /// Begins with this object. What somebody else changed since the first round counts as a change.
+    pub fn begin(&mut self, plugin: Plugin, object: Option<&Value>) {
+        let is_second = self.is_second;
+        let Asked { asked, again, last } = self.of(plugin);
+        if is_second && last.as_ref() != object {
+            again.append(asked);
         }
     }
 
@@ -104,8 +129,8 @@ impl Rounds {
     }
 
     /// Says whether somebody is to be asked in this round.
-    pub fn asks(&self, id: &str) -> bool {
-        !self.is_second || self.again.contains(id)
+    pub fn asks(&mut self, plugin: Plugin, id: &str) -> bool {
+        !self.is_second || self.of(plugin).again.contains(id)
     }
 
     /// Whether this is the second round.
@@ -114,19 +139,20 @@ impl Rounds {
     }
 
     /// Somebody was asked, and may be asked again after the next change.
-    pub fn asked(&mut self, id: &str) {
-        self.asked.insert(id.to_owned());
+    pub fn asked(&mut self, plugin: Plugin, id: &str) {
+        self.of(plugin).asked.insert(id.to_owned());
     }
 
     /// The object was changed.
-    pub fn changed(&mut self) {
-        self.again.append(&mut self.asked);
+    pub fn changed(&mut self, plugin: Plugin) {
+        let Asked { asked, again, .. } = self.of(plugin);
+        again.append(asked);
         self.is_changed = true;
     }
 
     /// Ends with this object.
-    pub fn end(&mut self, object: Option<&Value>) {
-        self.last = object.cloned();
+    pub fn end(&mut self, plugin: Plugin, object: Option<&Value>) {
+        self.of(plugin).last = object.cloned();
     }
 }
 

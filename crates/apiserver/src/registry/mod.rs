@@ -38,7 +38,7 @@ use serde_json::Value;
 
 pub(crate) use follow::{Followed, Follower, Index};
 pub use {
-    admission::{Admission, AdmissionRequest, Operation, Rounds},
+    admission::{Admission, AdmissionRequest, Operation, Plugin, Rounds},
     catalog::Catalog,
     delete::Deleted,
     env::{Clock, Env, SystemClock, time_text},

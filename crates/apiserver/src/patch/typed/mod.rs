@@ -2,6 +2,7 @@
 //!
 //! Source: sigs.k8s.io/structured-merge-diff `typed`.
 
+mod atomics;
 mod collect;
 mod compare;
 mod merge;
@@ -10,6 +11,7 @@ mod remove;
 mod shape;
 mod validate;
 
+pub(super) use atomics::atomics;
 pub(super) use collect::collect;
 pub(super) use compare::{Comparison, compare};
 pub(super) use merge::merge;

@@ -44,7 +44,7 @@ impl Admission for Meddler {
             }
             let mut object = object.unwrap_or_default();
             object["spec"]["admitted"] = 1.into();
-            rounds.changed();
+            rounds.changed(Plugin::Webhooks);
             Ok(Some(object))
         }
         .boxed()

@@ -1,0 +1,82 @@
+//! The objects of a write as policies see them, in each version that one of them wants.
+//!
+//! Source: kubernetes/apiserver `pkg/admission/plugin/policy/generic/policy_dispatcher.go` `versionedAttributeAccessor`.
+
+use serde_json::Value;
+
+use super::{
+    matching::Matched,
+    request::{described, seen},
+};
+use crate::{
+    kinds::ConversionError,
+    registry::{AdmissionRequest, Registry},
+    rules::Inputs,
+};
+
+/// All versions that were wanted so far.
+pub(super) struct Versions<'a> {
+    registry: &'a Registry,
+    request: &'a AdmissionRequest<'a>,
+    /// As it was sent.
+    object: Option<&'a Value>,
+    /// The one that expressions see.
+    namespace: Option<Value>,
+    each: Vec<Version>,
+}
+
+/// One version.
+pub(super) struct Version {
+    pub(super) matched: Matched,
+    /// As it is to be written; `None`: it is deleted.
+    pub(super) object: Option<Value>,
+    old: Option<Value>,
+    /// An `AdmissionRequest`.
+    described: Value,
+}
+
+impl<'a> Versions<'a> {
+    pub(super) fn new(
+        registry: &'a Registry,
+        request: &'a AdmissionRequest<'a>,
+        object: Option<&'a Value>,
+        namespace: Option<Value>,
+    ) -> Self {
+        Self { registry, request, object, namespace, each: Vec::new() }
+    }
+
+    /// The place of a version.
+    ///
+    /// Errors: the objects cannot be said in it.
+    pub(super) fn place_of(&mut self, matched: &Matched) -> Result<usize, ConversionError> {
+        if let Some(place) = self.each.iter().position(|version| version.matched.is_same(matched)) {
+            return Ok(place);
+        }
+        self.each.push(Version {
+            object: seen(self.request, matched, self.object)?,
+            old: seen(self.request, matched, self.request.old)?,
+            described: described(self.request, matched, self.registry.caller()),
+            matched: matched.clone(),
+        });
+        Ok(self.each.len() - 1)
+    }
+
+    pub(super) fn at(&self, place: usize) -> Option<&Version> {
+        self.each.get(place)
+    }
+
+    pub(super) fn at_mut(&mut self, place: usize) -> Option<&mut Version> {
+        self.each.get_mut(place)
+    }
+
+    /// What expressions see of a version, with a parameter.
+    pub(super) fn inputs<'v>(&'v self, version: &'v Version, param: Option<&'v Value>) -> Inputs<'v> {
+        Inputs {
+            object: version.object.as_ref(),
+            old_object: version.old.as_ref(),
+            request: &version.described,
+            namespace: self.namespace.as_ref(),
+            params: param,
+        }
+    }
+}
