@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     binding::{Binding, kind_of},
-    matching::{Matched, MatchResources, Seen},
+    matching::{MatchResources, Matched, Seen},
     namespace::namespace_of,
     policy::Policy,
     request::GROUP,

@@ -8,7 +8,7 @@ use super::{matching::Matched, request::kind_of_seen};
 use crate::{
     kinds::Kind,
     registry::AdmissionRequest,
-    schema::{Decoded, DecodeError, Text, Type, Types, builtin, builtin_kind, decode},
+    schema::{DecodeError, Decoded, Text, Type, Types, builtin, builtin_kind, decode},
 };
 use kubefold_wire::{
     golang::Quoted,

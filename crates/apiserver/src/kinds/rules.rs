@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::{
     Allocator, Context, Dependency, Propagation, admit,
     check::{
-        Errors, admission, core, events, job, metadata, networking, others, pod, service as services, storage,
-        webhooks, workload,
+        Errors, admission, core, events, job, metadata, mutations, networking, others, pod, service as services,
+        storage, webhooks, workload,
     },
     convert,
     doc::Doc,
@@ -416,6 +416,22 @@ fn of_admission(kind: &str) -> Rules {
             updates_unconditionally: false,
             check: admission::binding,
             check_update: admission::binding_update,
+            warnings: static_name,
+            ..PLAIN
+        },
+        "MutatingAdmissionPolicy" => Rules {
+            generation: SPEC,
+            updates_unconditionally: false,
+            check: mutations::policy,
+            check_update: mutations::policy_update,
+            warnings: static_name,
+            ..PLAIN
+        },
+        "MutatingAdmissionPolicyBinding" => Rules {
+            generation: SPEC,
+            updates_unconditionally: false,
+            check: mutations::binding,
+            check_update: mutations::binding_update,
             warnings: static_name,
             ..PLAIN
         },

@@ -438,9 +438,8 @@ impl<'s, 'a> Check<'s, 'a> {
             Expr::Ident(room) => Some(format!("{room}.{name}")),
             _ => None,
         });
-        let is_qualified = qualified.is_some_and(|name| {
-            FUNCTIONS.contains(&name.as_str()) || (self.has_patch_types && name == ESCAPE_KEY)
-        });
+        let is_qualified = qualified
+            .is_some_and(|name| FUNCTIONS.contains(&name.as_str()) || (self.has_patch_types && name == ESCAPE_KEY));
         let target = match &call.target {
             Some(target) if !is_qualified => Some(self.expression(target)),
             _ => None,
@@ -485,7 +484,10 @@ fn result<'a>(name: &str, target: Option<Known<'a>>, args: &[Known<'a>]) -> Know
         (operators::INDEX, [Known::Dyn, _]) => Known::Dyn,
         (operators::CONDITIONAL, [_, yes, no]) if yes.name() == no.name() => *yes,
         (operators::ADD, [Known::Text, _] | [_, Known::Text]) | ("string", _) => Known::Text,
-        ("escapeKey" | "format" | "lowerAscii" | "upperAscii" | "trim" | "replace" | "substring" | "join" | "find", _) => Known::Text,
+        (
+            "escapeKey" | "format" | "lowerAscii" | "upperAscii" | "trim" | "replace" | "substring" | "join" | "find",
+            _,
+        ) => Known::Text,
         (operators::ADD | operators::SUBSTRACT | operators::MULTIPLY | operators::DIVIDE | operators::MODULO, args)
             if args.iter().any(|arg| matches!(arg.name(), "int" | "uint" | "double")) =>
         {

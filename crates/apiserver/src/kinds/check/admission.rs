@@ -32,38 +32,18 @@ pub(in crate::kinds) fn policy(object: &Value, errors: &mut Errors) {
 
 pub(in crate::kinds) fn policy_update(new: &Value, old: &Value, errors: &mut Errors) {
     metadata::check(new, false, NameRule::Subdomain, errors);
-    // Conditions that were valid before stay so.
-    let is_same = |field: &str| new.at(field) == old.at(field);
-    policy_spec(new, !(is_same("spec.paramKind") && is_same("spec.matchConditions")), errors);
+    policy_spec(new, !keeps_conditions(new, old), errors);
+}
+
+/// Says whether conditions that were valid before stay so.
+pub(super) fn keeps_conditions(new: &Value, old: &Value) -> bool {
+    ["spec.paramKind", "spec.matchConditions"].into_iter().all(|field| new.at(field) == old.at(field))
 }
 
 fn policy_spec(object: &Value, judges_conditions: bool, errors: &mut Errors) {
     let (at, empty) = (Path::new("spec"), Value::Null);
     let spec = object.get("spec").unwrap_or(&empty);
-    choice(spec, "failurePolicy", &FAILURE_POLICIES, &at, errors);
-    let param_kind = spec.at("paramKind");
-    if let Some(kind) = param_kind {
-        param_kind_of(kind, &at.child("paramKind"), errors);
-    }
-    let there = at.child("matchConstraints");
-    match spec.at("matchConstraints") {
-        None => errors.required(&there, ""),
-        Some(constraints) => {
-            match_resources(constraints, &there, errors);
-            if constraints.items("resourceRules").is_empty() {
-                errors.required(&there.child("resourceRules"), "");
-            }
-        }
-    }
-    let has_params = param_kind.is_some();
-    if judges_conditions {
-        match_conditions(spec, has_params, &at.child("matchConditions"), errors);
-    }
-    let variables = spec.items("variables");
-    let mut scope = Scope::new(has_params, !variables.is_empty());
-    for (index, variable) in variables.iter().enumerate() {
-        declare(variable, &mut scope, &at.child("variables").index(index), errors);
-    }
+    let scope = common_spec(spec, judges_conditions, |_, _, _| {}, errors);
     let (validations, annotations) = (spec.items("validations"), spec.items("auditAnnotations"));
     if validations.is_empty() && annotations.is_empty() {
         let why = "validations or auditAnnotations must contain at least one item";
@@ -87,8 +67,45 @@ fn policy_spec(object: &Value, judges_conditions: bool, errors: &mut Errors) {
     }
 }
 
+/// What policies of both kinds have, beside what `constrain` wants of their `matchConstraints`. Answers what their expressions may
+/// name.
+pub(super) fn common_spec(
+    spec: &Value,
+    judges_conditions: bool,
+    constrain: impl FnOnce(&Value, &Path, &mut Errors),
+    errors: &mut Errors,
+) -> Scope {
+    let at = Path::new("spec");
+    choice(spec, "failurePolicy", &FAILURE_POLICIES, &at, errors);
+    let param_kind = spec.at("paramKind");
+    if let Some(kind) = param_kind {
+        param_kind_of(kind, &at.child("paramKind"), errors);
+    }
+    let there = at.child("matchConstraints");
+    match spec.at("matchConstraints") {
+        None => errors.required(&there, ""),
+        Some(constraints) => {
+            match_resources(constraints, &there, errors);
+            if constraints.items("resourceRules").is_empty() {
+                errors.required(&there.child("resourceRules"), "");
+            }
+            constrain(constraints, &there, errors);
+        }
+    }
+    let has_params = param_kind.is_some();
+    if judges_conditions {
+        match_conditions(spec, has_params, &at.child("matchConditions"), errors);
+    }
+    let variables = spec.items("variables");
+    let mut scope = Scope::new(has_params, !variables.is_empty());
+    for (index, variable) in variables.iter().enumerate() {
+        declare(variable, &mut scope, &at.child("variables").index(index), errors);
+    }
+    scope
+}
+
 /// A field that must have one of these values.
-fn choice(of: &Value, field: &str, known: &[&str], at: &Path, errors: &mut Errors) {
+pub(super) fn choice(of: &Value, field: &str, known: &[&str], at: &Path, errors: &mut Errors) {
     match of.at(field) {
         None => errors.required(&at.child(field), ""),
         Some(_) => known_text(of, field, known, at, errors),
@@ -254,7 +271,7 @@ pub(super) fn match_conditions(of: &Value, has_params: bool, at: &Path, errors: 
 }
 
 /// An expression, and as what it is shown.
-fn compiled(scope: &Scope, [source, shown]: [&str; 2], gives: Gives, at: &Path, errors: &mut Errors) {
+pub(super) fn compiled(scope: &Scope, [source, shown]: [&str; 2], gives: Gives, at: &Path, errors: &mut Errors) {
     if let Some(why) = scope.compile(source, gives).wrong() {
         errors.invalid(at, shown, &why);
     }
@@ -324,16 +341,7 @@ fn audit_annotation(policy: &str, one: &Value, scope: &Scope, at: &Path, errors:
 pub(in crate::kinds) fn binding(object: &Value, errors: &mut Errors) {
     let (at, empty) = (Path::new("spec"), Value::Null);
     let spec = object.get("spec").unwrap_or(&empty);
-    match spec.text("policyName") {
-        "" => errors.required(&at.child("policyName"), ""),
-        name => errors.all_invalid(&at.child("policyName"), name, &dns_subdomain(name)),
-    }
-    if let Some(reference) = spec.at("paramRef") {
-        param_ref(reference, &at.child("paramRef"), errors);
-    }
-    if let Some(resources) = spec.at("matchResources") {
-        match_resources(resources, &at.child("matchResources"), errors);
-    }
+    common_binding(spec, errors);
     let (actions, at) = (spec.items("validationActions"), at.child("validationActions"));
     for (index, action) in actions.iter().enumerate() {
         let text = action.as_str().unwrap_or_default();
@@ -351,6 +359,21 @@ pub(in crate::kinds) fn binding(object: &Value, errors: &mut Errors) {
     }
     if actions.is_empty() {
         errors.required(&at, "at least one validation action is required");
+    }
+}
+
+/// What bindings of both kinds have.
+pub(super) fn common_binding(spec: &Value, errors: &mut Errors) {
+    let at = Path::new("spec");
+    match spec.text("policyName") {
+        "" => errors.required(&at.child("policyName"), ""),
+        name => errors.all_invalid(&at.child("policyName"), name, &dns_subdomain(name)),
+    }
+    if let Some(reference) = spec.at("paramRef") {
+        param_ref(reference, &at.child("paramRef"), errors);
+    }
+    if let Some(resources) = spec.at("matchResources") {
+        match_resources(resources, &at.child("matchResources"), errors);
     }
 }
 

@@ -18,7 +18,7 @@ const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 const MANAGER_BYTES_MAX: usize = 128;
 
 /// Kinds whose finalizers may have any name.
-const FREE: [&str; 10] = [
+const FREE: [&str; 12] = [
     "Lease",
     "PodDisruptionBudget",
     "Event",
@@ -29,6 +29,8 @@ const FREE: [&str; 10] = [
     "MutatingWebhookConfiguration",
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionPolicyBinding",
 ];
 
 /// A new object's metadata.

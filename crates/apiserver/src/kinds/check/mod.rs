@@ -9,6 +9,7 @@ pub(super) mod events;
 pub(super) mod field;
 pub(super) mod job;
 pub(super) mod metadata;
+pub(super) mod mutations;
 pub(super) mod networking;
 pub(super) mod others;
 pub(super) mod pod;

@@ -91,7 +91,7 @@ fn admission(name: &str, value: &mut Value) {
         }
         "RuleWithOperations" | "NamedRuleWithOperations" => fill(value, "scope", "*"),
         "ServiceReference" => fill(value, "port", 443),
-        "ValidatingAdmissionPolicySpec" => fill(value, "failurePolicy", "Fail"),
+        "ValidatingAdmissionPolicySpec" | "MutatingAdmissionPolicySpec" => fill(value, "failurePolicy", "Fail"),
         "MatchResources" => {
             fill(value, "matchPolicy", "Equivalent");
             fill(value, "namespaceSelector", json!({}));

@@ -1,6 +1,7 @@
-//! Validating admission policies at a kube-apiserver and at the embedded server: the same policies, bindings, parameters and
-//! writes, and the same answers and warnings.
+//! Admission policies at a kube-apiserver and at the embedded server: the same policies, bindings, parameters and writes, and the
+//! same answers and warnings.
 
+mod mutating;
 mod refused;
 
 use std::time::Duration;
@@ -11,8 +12,10 @@ use serde_json::{Value, json};
 use super::writes::{Server, Step, masked, step};
 use testbed::{Member, MemberOptions, eventually};
 
-const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
-const BINDINGS: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings";
+const POLICIES: [&str; 2] = [
+    "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+    "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
+];
 const MAPS: &str = "/api/v1/namespaces/shop/configmaps";
 const EFFECT: Duration = Duration::from_secs(60);
 
@@ -44,9 +47,10 @@ impl Case {
         json!({"metadata": {"name": self.name}, "spec": spec})
     }
 
-    fn bindings(&self) -> impl Iterator<Item = Value> {
+    fn bindings(&self, common: &Value) -> impl Iterator<Item = Value> {
         self.bindings.iter().enumerate().map(|(at, said)| {
-            let mut spec = json!({"policyName": self.name, "validationActions": ["Deny"]});
+            let mut spec = json!({"policyName": self.name});
+            merge(&mut spec, common);
             merge(&mut spec, said);
             json!({"metadata": {"name": format!("{}-{at}", self.name)}, "spec": spec})
         })
@@ -470,7 +474,7 @@ async fn told(server: &Server, step: &Step) -> (u16, Vec<String>, Value) {
     (code, warnings, body)
 }
 
-async fn install(server: &Server, cases: &[Case]) {
+async fn install(server: &Server, cases: &[Case], kinds: [&'static str; 2], binding: &Value) {
     let namespace = json!({"metadata": {"name": "shop", "labels": {"team": "a"}}});
     let param = |name: &str, color: &str| json!({"metadata": {"name": name, "labels": {"param": "yes"}}, "data": {"color": color}});
     let mut steps = vec![
@@ -480,13 +484,29 @@ async fn install(server: &Server, cases: &[Case]) {
         step("POST", "/api/v1/namespaces/default/configmaps", param("p-blue", "blue")),
     ];
     for case in cases {
-        steps.push(step("POST", POLICIES, case.policy()));
-        steps.extend(case.bindings().map(|binding| step("POST", BINDINGS, binding)));
+        steps.push(step("POST", kinds[0], case.policy()));
+        steps.extend(case.bindings(binding).map(|binding| step("POST", kinds[1], binding)));
     }
     for step in steps {
         let (code, body) = server.raw(&step).await;
         assert_eq!(code, 201, "{} of {}: {body}", server.name(), step.body);
     }
+}
+
+/// What two servers answer otherwise, and how many steps there were.
+async fn differences(real: &Server, own: &Server, steps: impl Iterator<Item = Step>) -> (String, usize) {
+    let (mut wrong, mut count) = (String::new(), 0);
+    for step in steps {
+        let (said, told) = (told(real, &step).await, told(own, &step).await);
+        count += 1;
+        if said != told {
+            wrong.push_str(&format!(
+                "{} {} {}\n  said {said:?}\n  told {told:?}\n\n",
+                step.method, step.path, step.body
+            ));
+        }
+    }
+    (wrong, count)
 }
 
 #[tokio::test]
@@ -505,7 +525,7 @@ async fn policies_refuse_and_warn_as_at_a_kube_apiserver() {
     // The last one: when it is in force, so are those before it.
     cases.push(case("last", validations(&["false"]), json!({}), Vec::new()));
     for server in [&real, &own] {
-        install(server, &cases).await;
+        install(server, &cases, POLICIES, &json!({"validationActions": ["Deny"]})).await;
     }
     let probe = step("POST", "/api/v1/namespaces/shop/configmaps?dryRun=All", map("last", "last", json!({})));
     // Whoever wrote a policy finds it in force here, and soon there.
@@ -515,7 +535,6 @@ async fn policies_refuse_and_warn_as_at_a_kube_apiserver() {
         (code, _) => Err(code),
     })
     .await;
-    let mut wrong = String::new();
     let refused = refused::policies().into_iter().map(|spec| {
         let mut of = case("refused", spec, json!({}), Vec::new());
         if of.spec["matchConstraints"].get("resourceRules").is_some_and(|rules| *rules == json!([])) {
@@ -528,17 +547,7 @@ async fn policies_refuse_and_warn_as_at_a_kube_apiserver() {
         step("POST", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings?dryRun=All", body)
     });
     let steps = cases.into_iter().flat_map(|case| case.steps).chain(refused).chain(bound);
-    let mut count = 0;
-    for step in steps {
-        let (said, told) = (told(&real, &step).await, told(&own, &step).await);
-        count += 1;
-        if said != told {
-            wrong.push_str(&format!(
-                "{} {} {}\n  said {said:?}\n  told {told:?}\n\n",
-                step.method, step.path, step.body
-            ));
-        }
-    }
+    let (wrong, count) = differences(&real, &own, steps).await;
     assert!(wrong.is_empty(), "of {count}:\n{wrong}");
     running.end().await;
 }

@@ -83,3 +83,60 @@ pub(super) fn bindings() -> Vec<Value> {
         of("matchResources", json!({"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Nope"}]}})),
     ]
 }
+
+/// Policies that change objects and are refused, in the same way.
+pub(super) fn mutating() -> Vec<Value> {
+    let of = |mutation: Value| json!({"reinvocationPolicy": "Never", "mutations": [mutation]});
+    let configuration = |expression: &str| {
+        of(json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}))
+    };
+    let patch = |expression: &str| of(json!({"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}));
+    let with = |field: &str, value: Value| {
+        let mut spec = configuration("Object{}");
+        spec[field] = value;
+        spec
+    };
+    let configurations = [
+        "", "1", "'x'", "null", "object", "object.spec", "Object", "Object{", "Object.spec{}", "{'spec': {'replicas': 1}}", "{}",
+        "nope{}", "Object{spec: nope}", "Object{spec: Object.spec{x: nope.y}}", "variables.x", "Object{x: variables.y}",
+        "params.x", "[Object{}]", "JSONPatch{op: 'add'}", "object.x ? Object{} : Object{y: 1}",
+    ];
+    let patches = [
+        "", "[]", "[1]", "['x']", "[Object{}]", "JSONPatch{}", "object.x", "[JSONPatch{op: 1}]", "[JSONPatch{path: true, value: 1}]",
+        "[JSONPatch{op: 'add', path: jsonpatch.nope('x')}]", "jsonpatch.escapeKey('x')", "[JSONPatch{}, 1]", "[JSONPatch{}] + nope",
+    ];
+    let mut all: Vec<Value> = configurations.into_iter().map(configuration).collect();
+    all.extend(patches.into_iter().map(patch));
+    let operations = json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "DELETE", "NOPE"], "resources": ["pods"]}]);
+    all.extend([
+        json!({}),
+        json!({"mutations": []}),
+        of(json!({})),
+        of(json!({"patchType": "Nope"})),
+        of(json!({"patchType": "JSONPatch"})),
+        of(json!({"patchType": "JSONPatch", "jsonPatch": {}, "applyConfiguration": {}})),
+        of(json!({"patchType": "ApplyConfiguration"})),
+        of(json!({"patchType": "ApplyConfiguration", "jsonPatch": {"expression": "[]"}, "applyConfiguration": {"expression": " Object{ x: 1 } "}})),
+        with("reinvocationPolicy", "Nope".into()),
+        with("reinvocationPolicy", Value::Null),
+        with("failurePolicy", "Nope".into()),
+        with("paramKind", json!({"apiVersion": "", "kind": ""})),
+        with("matchConstraints", json!({"resourceRules": operations})),
+        with("matchConstraints", json!({"resourceRules": []})),
+        with("matchConditions", json!([{"name": "", "expression": ""}, {"name": "c", "expression": "Object{} == null"}, {"name": "c", "expression": "jsonpatch.escapeKey('x') == 'y'"}])),
+        with("variables", json!([{"name": "", "expression": ""}, {"name": "a", "expression": "Object{}"}, {"name": "b", "expression": "jsonpatch.escapeKey('x')"}])),
+    ]);
+    all
+}
+
+pub(super) fn mutating_bindings() -> Vec<Value> {
+    let of = |field: &str, value: Value| json!({"policyName": "p", field: value});
+    vec![
+        json!({}),
+        json!({"policyName": "A_b"}),
+        of("paramRef", json!({})),
+        of("paramRef", json!({"name": "a/b", "selector": {}, "parameterNotFoundAction": "Nope"})),
+        of("matchResources", json!({"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*", "DELETE"], "resources": ["pods"]}]})),
+        of("matchResources", json!({"matchPolicy": "Nope"})),
+    ]
+}
