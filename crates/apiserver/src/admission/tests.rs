@@ -213,3 +213,81 @@ async fn a_webhook_behind_a_cluster_ip_says_that_nothing_routes_there() {
     served.create("", "ConfigMap", "default", map).await.unwrap();
     served.end().await;
 }
+
+fn changing(name: &str, policy: &str, mutations: &[(&str, &str)]) -> [Value; 2] {
+    let mutation = |(patch_type, expression): &(&str, &str)| {
+        let field = if *patch_type == "JSONPatch" { "jsonPatch" } else { "applyConfiguration" };
+        json!({"patchType": patch_type, field: {"expression": expression}})
+    };
+    let rules = json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["configmaps"]}]);
+    let spec = json!({
+        "matchConstraints": {"resourceRules": rules}, "reinvocationPolicy": policy,
+        "mutations": mutations.iter().map(mutation).collect::<Vec<_>>(),
+    });
+    [
+        json!({"metadata": {"name": name}, "spec": spec}),
+        json!({"metadata": {"name": name}, "spec": {"policyName": name}}),
+    ]
+}
+
+impl Served {
+    async fn install(&self, [policy, binding]: [Value; 2]) {
+        self.create(GROUP, "MutatingAdmissionPolicy", "", policy).await.unwrap();
+        self.create(GROUP, "MutatingAdmissionPolicyBinding", "", binding).await.unwrap();
+    }
+
+    async fn data(&self, name: &str) -> Value {
+        let maps = self.registry.kind("", "ConfigMap").unwrap();
+        self.registry.get(&maps, "default", name).await.unwrap().value()["data"].clone()
+    }
+}
+
+#[tokio::test]
+async fn policies_change_what_later_ones_and_validating_ones_see() {
+    let served = served().await;
+    let first = [("ApplyConfiguration", "Object{data: Object.data{a: object.metadata.name}}")];
+    let second = [(
+        "JSONPatch",
+        "[JSONPatch{op: 'add', path: '/data/' + jsonpatch.escapeKey('b'), value: object.data.a + '!'}]",
+    )];
+    served.install(changing("first", "Never", &first)).await;
+    served.install(changing("second", "Never", &second)).await;
+    served.create("", "ConfigMap", "default", json!({"metadata": {"name": "x"}})).await.unwrap();
+    assert_eq!(served.data("x").await, json!({"a": "x", "b": "x!"}));
+    let [mut policy, binding] = of_maps("judge", &["configmaps"]);
+    policy["spec"]["validations"] = json!([{"expression": "object.data.b != 'y!'"}]);
+    served.create(GROUP, "ValidatingAdmissionPolicy", "", policy).await.unwrap();
+    served.create(GROUP, "ValidatingAdmissionPolicyBinding", "", binding).await.unwrap();
+    let refused = served.create("", "ConfigMap", "default", json!({"metadata": {"name": "y"}})).await.unwrap_err();
+    assert!(refused.ends_with("denied request: failed expression: object.data.b != 'y!'"), "{refused}");
+    served.end().await;
+}
+
+#[tokio::test]
+async fn a_policy_that_wants_to_is_asked_again_after_later_changes() {
+    let served = served().await;
+    let seen = [("ApplyConfiguration", "Object{data: Object.data{seen: object.data.?late.orValue('no')}}")];
+    served.install(changing("a", "IfNeeded", &seen)).await;
+    served.install(changing("b", "Never", &[("ApplyConfiguration", "Object{data: Object.data{late: 'yes'}}")])).await;
+    served.create("", "ConfigMap", "default", json!({"metadata": {"name": "x"}})).await.unwrap();
+    assert_eq!(served.data("x").await, json!({"seen": "yes", "late": "yes"}));
+    served.end().await;
+}
+
+#[tokio::test]
+async fn a_policy_that_fails_refuses_unless_it_fails_open() {
+    let served = served().await;
+    let [mut policy, binding] = changing("bad", "Never", &[("ApplyConfiguration", "Object{data: Object.date{}}")]);
+    served.install([policy.clone(), binding]).await;
+    let refused = served.create("", "ConfigMap", "default", json!({"metadata": {"name": "x"}})).await.unwrap_err();
+    let why = "type mismatch: unexpected type name \"Object.date\", expected \"Object.data\", which matches field name path \
+               from root Object type";
+    assert_eq!(refused, format!("policy 'bad' with binding 'bad' denied request: {why}"));
+    let kind = served.registry.kind(GROUP, "MutatingAdmissionPolicy").unwrap();
+    served.registry.delete(&kind, "", "bad", &DeleteOptions::default()).await.unwrap();
+    policy["spec"]["failurePolicy"] = "Ignore".into();
+    served.create(GROUP, "MutatingAdmissionPolicy", "", policy).await.unwrap();
+    served.create("", "ConfigMap", "default", json!({"metadata": {"name": "x"}})).await.unwrap();
+    assert_eq!(served.data("x").await, Value::Null);
+    served.end().await;
+}

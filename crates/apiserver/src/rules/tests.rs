@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::{Rules, faults};
+use super::{COST_MAX, Evaluation, Gives, Inputs, Rules, Scope, faults};
 
 fn schema(rule: &Value) -> Value {
     json!({"type": "object", "properties": {"spec": {
@@ -146,4 +146,60 @@ fn transition_rules_need_a_former_value_and_unchanged_faults_stay() {
         told.iter().any(|cause| cause.message.contains("uncorrelatable portion of the schema within s.properties[l]")),
         "{told:?}"
     );
+}
+
+fn patch_of(expression: &str, object: &Value) -> Result<Value, String> {
+    let (scope, request) = (Scope::new(false, false), json!({}));
+    let inputs = Inputs { object: Some(object), old_object: None, request: &request, namespace: None, params: None };
+    let mut evaluation = Evaluation::new(&scope, inputs, COST_MAX).unwrap();
+    if expression.starts_with('[') {
+        let compiled = scope.compile(expression, Gives::JsonPatch);
+        return evaluation.operations(&compiled).map(|all| json!(all)).map_err(|error| error.to_string());
+    }
+    evaluation.object(&scope.compile(expression, Gives::Object)).map_err(|error| error.to_string())
+}
+
+#[test]
+fn expressions_construct_what_an_object_is_to_have() {
+    let object = json!({"a": "b", "list": [1, 2], "map": {"k": {"x": [true]}}});
+    let given = [
+        ("Object{}", json!({})),
+        ("Object{spec: Object.spec{n: 1, ?no: object[?'no'], ?a: object[?'a']}}", json!({"spec": {"n": 1, "a": "b"}})),
+        (
+            "Object{l: [Object.l{n: null}], m: {'k': Object.m{d: 1.5}}}",
+            json!({"l": [{"n": null}], "m": {"k": {"d": 1.5}}}),
+        ),
+        (
+            "Object{map: object.map, t: timestamp('2026-01-02T03:04:05Z')}",
+            json!({"map": {"k": {"x": [true]}}, "t": "2026-01-02T03:04:05Z"}),
+        ),
+        ("object.a == 'b' ? Object{x: 1} : Object{}", json!({"x": 1})),
+        (
+            "[JSONPatch{op: 'add', path: '/' + jsonpatch.escapeKey('a/b~c'), value: Object.x{y: 1}}]",
+            json!([{"op": "add", "path": "/a~1b~0c", "value": {"y": 1}}]),
+        ),
+        (
+            "[JSONPatch{op: 'copy', from: '/a', path: '/b'}] + object.list.map(n, JSONPatch{op: 'remove', path: '/' + string(n)})",
+            json!([{"op": "copy", "path": "/b", "from": "/a"}, {"op": "remove", "path": "/1"}, {"op": "remove", "path": "/2"}]),
+        ),
+    ];
+    for (expression, wanted) in given {
+        assert_eq!(patch_of(expression, &object), Ok(wanted), "{expression}");
+    }
+    let wrong = [
+        ("Object{a: Object.b{}, b: [Object.c{}]}", "expected \"Object.b\", which matches field name path from root"),
+        ("{'a': 1}", "must evaluate to Object but got map(string, int)"),
+        ("Object.spec{}", "must evaluate to Object but got Object.spec"),
+        ("Objects{}", "undeclared reference to 'Objects' (in container '')"),
+        ("Object{a: nope}", "undeclared reference to 'nope' (in container '')"),
+        ("[JSONPatch{op: 1}]", "expected type of field 'op' is 'string' but provided type is 'int'"),
+        ("[1]", "must evaluate to list(JSONPatch) but got list(int)"),
+        ("[JSONPatch{value: object.no}]", "no such key: no"),
+    ];
+    for (expression, why) in wrong {
+        let said = patch_of(expression, &object).unwrap_err();
+        assert!(said.contains(why), "{expression}: {said}");
+    }
+    let elsewhere = Scope::new(false, false).compile("Object{} == null", Gives::Bool).wrong();
+    assert!(elsewhere.is_some_and(|said| said.contains("undeclared reference to 'Object'")));
 }

@@ -79,7 +79,10 @@ fn configurations() -> Vec<Case> {
                 configuration("Object{data: Object.data{y: object.data.x + '!'}}"),
             ]),
             json!({}),
-            vec![posted("several", "several", json!({"color": "red"})), posted("several", "more", json!({"nope": "x"}))],
+            vec![
+                posted("several", "several", json!({"color": "red"})),
+                posted("several", "more", json!({"nope": "x"})),
+            ],
         ),
     ]
 }
@@ -98,14 +101,18 @@ fn of_deployments(name: &'static str, expression: &str, steps: Vec<Step>) -> Cas
 
 fn workloads() -> Vec<Case> {
     let containers = |inside: &str| {
-        format!("Object{{spec: Object.spec{{template: Object.spec.template{{spec: Object.spec.template.spec{{containers: [Object.spec.template.spec.containers{{{inside}}}]}}}}}}}}")
+        format!(
+            "Object{{spec: Object.spec{{template: Object.spec.template{{spec: Object.spec.template.spec{{containers: [Object.spec.template.spec.containers{{{inside}}}]}}}}}}}}"
+        )
     };
     let main = json!([{"name": "main", "image": "main:1", "env": [{"name": "B", "value": "b"}]}]);
     let both = json!([{"name": "side", "image": "side:0"}, {"name": "main", "image": "main:1"}]);
     vec![
         of_deployments(
             "sidecar",
-            &containers("name: 'side', image: 'side:1', ports: [Object.spec.template.spec.containers.ports{containerPort: 80}]"),
+            &containers(
+                "name: 'side', image: 'side:1', ports: [Object.spec.template.spec.containers.ports{containerPort: 80}]",
+            ),
             vec![
                 step("POST", DEPLOYMENTS, deployment("sidecar", "sidecar", main.clone())),
                 step("POST", DEPLOYMENTS, deployment("sidecar", "sidecar-both", both)),
@@ -119,12 +126,16 @@ fn workloads() -> Vec<Case> {
         ),
         of_deployments(
             "environment",
-            &containers("name: 'main', env: [Object.spec.template.spec.containers.env{name: 'A', value: object.metadata.name}, Object.spec.template.spec.containers.env{name: 'B', value: 'c'}]"),
+            &containers(
+                "name: 'main', env: [Object.spec.template.spec.containers.env{name: 'A', value: object.metadata.name}, Object.spec.template.spec.containers.env{name: 'B', value: 'c'}]",
+            ),
             vec![step("POST", DEPLOYMENTS, deployment("environment", "environment", main.clone()))],
         ),
         of_deployments(
             "mapped",
-            &containers("name: 'main', resources: Object.spec.template.spec.containers.resources{limits: {'cpu': '0.5', 'memory': '1024Mi'}}"),
+            &containers(
+                "name: 'main', resources: Object.spec.template.spec.containers.resources{limits: {'cpu': '0.5', 'memory': '1024Mi'}}",
+            ),
             vec![step("POST", DEPLOYMENTS, deployment("mapped", "mapped", main.clone()))],
         ),
         of_deployments(
@@ -180,7 +191,10 @@ fn patches() -> Vec<Case> {
         ),
         one("object", "[JSONPatch{op: 'add', path: '/data', value: Object.data{x: 'y'}}]"),
         one("mapping", "[JSONPatch{op: 'add', path: '/data', value: {'x': 'y'}}]"),
-        one("listed", "[JSONPatch{op: 'add', path: '/metadata/finalizers', value: ['example.com/x']}, JSONPatch{op: 'add', path: '/metadata/finalizers/-', value: 'example.com/y'}]"),
+        one(
+            "listed",
+            "[JSONPatch{op: 'add', path: '/metadata/finalizers', value: ['example.com/x']}, JSONPatch{op: 'add', path: '/metadata/finalizers/-', value: 'example.com/y'}]",
+        ),
         one("misnaming", "[JSONPatch{op: 'add', path: '/data', value: Object.data{x: Object.x{}}}]"),
         one("nothing", "[JSONPatch{op: 'add', path: '/data/x'}]"),
         one("inoperable", "[JSONPatch{op: 'nope', path: '/data/x', value: 'y'}]"),
@@ -206,7 +220,11 @@ fn others() -> Vec<Case> {
         {"name": "a", "expression": "object.data.judged == 'yes'"}, {"name": "b", "expression": "!has(object.data.skipped)"},
     ]);
     let condition = |name: &'static str, failure: &str| {
-        let spec = with(changes(&[configuration("Object{data: Object.data{changed: 'yes'}}")]), "matchConditions", conditions.clone());
+        let spec = with(
+            changes(&[configuration("Object{data: Object.data{changed: 'yes'}}")]),
+            "matchConditions",
+            conditions.clone(),
+        );
         let data = |field: &str, value: &str| json!({field: value});
         let all = [("judged", "no"), ("judged", "yes"), ("color", "blue"), ("skipped", "yes")];
         let step = |at: usize, (field, value): &(&str, &str)| posted(name, &format!("{name}-{at}"), data(field, value));
@@ -222,16 +240,31 @@ fn others() -> Vec<Case> {
         of("by-name", &maps, named("p-red", "Deny")),
         of("missing", &maps, named("nope", "Deny")),
         of("allowed", &maps, named("nope", "Allow")),
-        of("selected", &maps, json!({"selector": {"matchLabels": {"param": "yes"}}, "parameterNotFoundAction": "Deny"})),
+        of(
+            "selected",
+            &maps,
+            json!({"selector": {"matchLabels": {"param": "yes"}}, "parameterNotFoundAction": "Deny"}),
+        ),
         of("unbound", &maps, Value::Null),
         of("unknown", &json!({"apiVersion": "nope.example.com/v1", "kind": "Nope"}), named("p", "Deny")),
         condition("conditions", "Fail"),
         condition("lenient", "Ignore"),
         case(
             "variables",
-            with(changes(&[configuration(seen), configuration("Object{data: Object.data{color: variables.color + variables.loud}}"), configuration("Object{data: Object.data{e: variables.color}}")]), "variables", variables.clone()),
+            with(
+                changes(&[
+                    configuration(seen),
+                    configuration("Object{data: Object.data{color: variables.color + variables.loud}}"),
+                    configuration("Object{data: Object.data{e: variables.color}}"),
+                ]),
+                "variables",
+                variables.clone(),
+            ),
             json!({}),
-            vec![posted("variables", "variables", json!({"color": "red"})), posted("variables", "colorless", json!({}))],
+            vec![
+                posted("variables", "variables", json!({"color": "red"})),
+                posted("variables", "colorless", json!({})),
+            ],
         ),
         case(
             "bad-variable",
@@ -262,7 +295,8 @@ fn rounds() -> Vec<Case> {
     };
     let late = "Object{data: Object.data{seen: object.data.?late.orValue('no')}}";
     let count = "Object{data: Object.data{count: string(int(object.data.?count.orValue('0')) + 1)}}";
-    let both = |name: &str| vec![posted(name, name, json!({})), posted(name, &format!("{name}-2"), json!({"late": "no"}))];
+    let both =
+        |name: &str| vec![posted(name, name, json!({})), posted(name, &format!("{name}-2"), json!({"late": "no"}))];
     vec![
         of("again-a", "again", "IfNeeded", configuration(late), Vec::new()),
         of("again-b", "again", "Never", configuration("Object{data: Object.data{late: 'yes'}}"), both("again")),
@@ -289,7 +323,9 @@ fn subresources() -> Vec<Case> {
         "maxReplicas": 3, "targetCPUUtilizationPercentage": 70,
         "scaleTargetRef": {"kind": "Deployment", "name": "x", "apiVersion": "apps/v1"}}});
     let of_v2 = changes(&[
-        configuration("Object{spec: Object.spec{maxReplicas: object.spec.metrics[0].resource.target.averageUtilization}}"),
+        configuration(
+            "Object{spec: Object.spec{maxReplicas: object.spec.metrics[0].resource.target.averageUtilization}}",
+        ),
         patch("[JSONPatch{op: 'replace', path: '/spec/metrics/0/resource/target/averageUtilization', value: 60}]"),
     ]);
     vec![
@@ -306,9 +342,15 @@ fn subresources() -> Vec<Case> {
         below(
             "stated",
             "deployments/status",
-            patch("[JSONPatch{op: 'add', path: '/status/replicas', value: 9}, JSONPatch{op: 'add', path: '/spec/replicas', value: 99}]"),
+            patch(
+                "[JSONPatch{op: 'add', path: '/status/replicas', value: 9}, JSONPatch{op: 'add', path: '/spec/replicas', value: 99}]",
+            ),
             vec![
-                step("PATCH", "/apis/apps/v1/namespaces/shop/deployments/below/status", json!({"status": {"replicas": 1}})),
+                step(
+                    "PATCH",
+                    "/apis/apps/v1/namespaces/shop/deployments/below/status",
+                    json!({"status": {"replicas": 1}}),
+                ),
                 step("GET", "/apis/apps/v1/namespaces/shop/deployments/below", Value::Null),
             ],
         ),
@@ -337,8 +379,12 @@ fn widgets() -> Vec<Case> {
         of(
             "widget",
             &[
-                configuration("Object{spec: Object.spec{replicas: 3, parts: [Object.spec.parts{name: 'a', size: 1}, Object.spec.parts{name: 'b', size: 3}]}}"),
-                patch("[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('a/b'), value: string(object.spec.replicas)}]"),
+                configuration(
+                    "Object{spec: Object.spec{replicas: 3, parts: [Object.spec.parts{name: 'a', size: 1}, Object.spec.parts{name: 'b', size: 3}]}}",
+                ),
+                patch(
+                    "[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('a/b'), value: string(object.spec.replicas)}]",
+                ),
             ],
             vec![
                 step("POST", WIDGETS, widget("widget", "widget", json!({"parts": parts}))),
@@ -378,7 +424,7 @@ fn definition() -> Value {
 async fn in_force(server: &Server, probe: &Step) {
     eventually(EFFECT, async || match server.raw(probe).await {
         (201, body) if body["metadata"]["labels"]["added"] == "yes" => Ok(()),
-        answer => Err(answer),
+        (code, body) => Err(format!("{code} {body}")),
     })
     .await;
 }

@@ -97,13 +97,41 @@ pub(super) fn mutating() -> Vec<Value> {
         spec
     };
     let configurations = [
-        "", "1", "'x'", "null", "object", "object.spec", "Object", "Object{", "Object.spec{}", "{'spec': {'replicas': 1}}", "{}",
-        "nope{}", "Object{spec: nope}", "Object{spec: Object.spec{x: nope.y}}", "variables.x", "Object{x: variables.y}",
-        "params.x", "[Object{}]", "JSONPatch{op: 'add'}", "object.x ? Object{} : Object{y: 1}",
+        "",
+        "1",
+        "'x'",
+        "null",
+        "object",
+        "object.spec",
+        "Object",
+        "Object{",
+        "Object.spec{}",
+        "{'spec': {'replicas': 1}}",
+        "{}",
+        "nope{}",
+        "Object{spec: nope}",
+        "Object{spec: Object.spec{x: nope.y}}",
+        "variables.x",
+        "Object{x: variables.y}",
+        "params.x",
+        "[Object{}]",
+        "JSONPatch{op: 'add'}",
+        "object.x ? Object{} : Object{y: 1}",
     ];
     let patches = [
-        "", "[]", "[1]", "['x']", "[Object{}]", "JSONPatch{}", "object.x", "[JSONPatch{op: 1}]", "[JSONPatch{path: true, value: 1}]",
-        "[JSONPatch{op: 'add', path: jsonpatch.nope('x')}]", "jsonpatch.escapeKey('x')", "[JSONPatch{}, 1]", "[JSONPatch{}] + nope",
+        "",
+        "[]",
+        "[1]",
+        "['x']",
+        "[Object{}]",
+        "JSONPatch{}",
+        "object.x",
+        "[JSONPatch{op: 1}]",
+        "[JSONPatch{path: true, value: 1}]",
+        "[JSONPatch{op: 'add', path: jsonpatch.nope('x')}]",
+        "jsonpatch.escapeKey('x')",
+        "[JSONPatch{}, 1]",
+        "[JSONPatch{}] + nope",
     ];
     let mut all: Vec<Value> = configurations.into_iter().map(configuration).collect();
     all.extend(patches.into_iter().map(patch));
@@ -136,7 +164,10 @@ pub(super) fn mutating_bindings() -> Vec<Value> {
         json!({"policyName": "A_b"}),
         of("paramRef", json!({})),
         of("paramRef", json!({"name": "a/b", "selector": {}, "parameterNotFoundAction": "Nope"})),
-        of("matchResources", json!({"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*", "DELETE"], "resources": ["pods"]}]})),
+        of(
+            "matchResources",
+            json!({"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*", "DELETE"], "resources": ["pods"]}]}),
+        ),
         of("matchResources", json!({"matchPolicy": "Nope"})),
     ]
 }
