@@ -61,6 +61,9 @@ pub(super) enum MutationError {
     /// What the object is to have does not fit it.
     #[error("error applying patch: {0}")]
     Configuration(#[from] ConfigurationError),
+    /// Nothing can be laid over objects of its type.
+    #[error("error applying patch: failed to convert patch object to typed object: no corresponding type for {0}")]
+    Untyped(String),
     /// Operations do not apply to it.
     #[error("JSON Patch: {0}")]
     JsonPatch(JsonPatchError),
@@ -110,6 +113,9 @@ impl Mutation {
                 let mut configuration = evaluation.object(expression)?;
                 for field in ["kind", "apiVersion"] {
                     put(&mut configuration, field, object.get(field).cloned());
+                }
+                if let Some(shown) = typed.untyped() {
+                    return Err(MutationError::Untyped(shown));
                 }
                 let object = configured(typed.schema(), object, &configuration)?;
                 typed.completed(object).map_err(MutationError::Typed)

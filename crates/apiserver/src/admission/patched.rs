@@ -13,6 +13,7 @@ use crate::{
 use kubefold_wire::{
     golang::Quoted,
     patch::{Action, JsonPatch, Operation, Why},
+    resource::Gvk,
     status::{Cause, Reason, Status},
     text::TextError,
 };
@@ -47,10 +48,17 @@ pub(super) enum PatchedError {
 /// Errors: the first operation that does not apply.
 pub(super) fn patched(object: &Value, operations: Vec<Map<String, Value>>) -> Result<Value, JsonPatchError> {
     let patch = JsonPatch::read(operations).map_err(|why| JsonPatchError::Other(unreadable(&why)))?;
-    patch.apply(object.clone()).map_err(|error| match (patch.0.get(error.at), &error.why) {
-        (_, Why::Differs(path)) => JsonPatchError::Differs(path.clone()),
-        (Some(operation), why) => JsonPatchError::Other(inapplicable(operation, why)),
-        (None, _) => JsonPatchError::Other(error.to_string()),
+    patch.apply(object.clone()).map_err(|error| {
+        let (before, operation) = (patch.0.get(..error.at), patch.0.get(error.at));
+        match (&error.why, operation) {
+            (Why::Differs(path), _) => JsonPatchError::Differs(path.clone()),
+            (Why::Absent(path), Some(operation)) => {
+                let before = JsonPatch(before.unwrap_or_default().to_vec());
+                let there = before.apply(object.clone()).unwrap_or_default();
+                JsonPatchError::Other(absent(operation, path, &there))
+            }
+            (why, _) => JsonPatchError::Other(why.to_string()),
+        }
     })
 }
 
@@ -63,8 +71,10 @@ fn unreadable(why: &Why) -> String {
     }
 }
 
+/// What is told of an operation that finds nothing at a path of the object.
+///
 /// Source: gopkg.in/evanphx/json-patch.v4 `patch.go`.
-fn inapplicable(operation: &Operation, why: &Why) -> String {
+fn absent(operation: &Operation, path: &str, object: &Value) -> String {
     let name = match &operation.action {
         Action::Add(_) => "add",
         Action::Remove => "remove",
@@ -73,11 +83,34 @@ fn inapplicable(operation: &Operation, why: &Why) -> String {
         Action::Copy { .. } => "copy",
         Action::Test(_) => "test",
     };
-    match why {
-        Why::Absent(path) => {
+    let (above, key) = path.rsplit_once('/').unwrap_or_default();
+    let key = key.replace("~1", "/").replace("~0", "~");
+    let within = match object.pointer(above) {
+        Some(Value::Object(_)) => Some(format!("Unable to remove nonexistent key: {key}: missing value")),
+        Some(Value::Array(_)) => Some(match (key.parse::<i64>(), name) {
+            (Ok(index), _) => format!("Unable to access invalid index: {index}: invalid index referenced"),
+            (Err(_), "add") => {
+                let quoted = Quoted(&key);
+                format!("value was not a proper array index: '{key}': strconv.Atoi: parsing {quoted}: invalid syntax")
+            }
+            (Err(_), _) => format!("strconv.Atoi: parsing {}: invalid syntax", Quoted(&key)),
+        }),
+        _ => None,
+    };
+    let from = if path == operation.path { "destination" } else { "from" };
+    match (name, within) {
+        ("replace", Some(_)) => format!("replace operation does not apply: doc is missing key: {path}: missing value"),
+        ("copy", Some(why)) => format!("error in copy for from: '{path}': {why}"),
+        ("move", Some(why)) if from == "from" => format!("error in move for path: '{key}': {why}"),
+        (_, Some(why)) => format!("error in {name} for path: '{path}': {why}"),
+        ("add" | "remove", None) => {
             format!("{name} operation does not apply: doc is missing path: {}: missing value", Quoted(path))
         }
-        other => other.to_string(),
+        ("move" | "copy", None) => {
+            format!("{name} operation does not apply: doc is missing {from} path: {path}: missing value")
+        }
+        ("test", None) => format!("test operation does not apply: is missing path: {path}: missing value"),
+        (_, None) => format!("{name} operation does not apply: doc is missing path: {path}: missing value"),
     }
 }
 
@@ -85,17 +118,31 @@ fn inapplicable(operation: &Operation, why: &Why) -> String {
 pub(super) struct Typed<'k> {
     /// `None`: it is another one than that of the resource.
     pub(super) kind: Option<&'k Kind>,
+    of: &'k Gvk,
     types: Arc<Types>,
     name: &'k str,
 }
 
 impl<'k> Typed<'k> {
     pub(super) fn of(request: &AdmissionRequest<'k>, matched: &'k Matched) -> Self {
-        if let Some(kind) = kind_of_seen(request, matched) {
-            return Self { kind: Some(kind), types: Arc::clone(&kind.types), name: &kind.type_name };
-        }
         let of = &matched.object_type;
-        Self { kind: None, types: builtin(), name: builtin_kind(&of.group, &of.version, &of.kind).unwrap_or_default() }
+        if let Some(kind) = kind_of_seen(request, matched) {
+            return Self { kind: Some(kind), of, types: Arc::clone(&kind.types), name: &kind.type_name };
+        }
+        Self {
+            kind: None,
+            of,
+            types: builtin(),
+            name: builtin_kind(&of.group, &of.version, &of.kind).unwrap_or_default(),
+        }
+    }
+
+    /// What is said of a type that the OpenAPI document of its own group does not have, so that nothing can be laid over its objects:
+    /// that of a `Scale`, and of the like. `None`: it has it.
+    pub(super) fn untyped(&self) -> Option<String> {
+        let of = self.of;
+        let shown = || format!("{}/{}, Kind={}", of.group, of.version, of.kind);
+        (self.kind.is_none() && !of.group.is_empty()).then(shown)
     }
 
     /// `None`: nothing is known of its fields.

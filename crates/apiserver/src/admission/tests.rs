@@ -266,7 +266,7 @@ async fn policies_change_what_later_ones_and_validating_ones_see() {
 #[tokio::test]
 async fn a_policy_that_wants_to_is_asked_again_after_later_changes() {
     let served = served().await;
-    let seen = [("ApplyConfiguration", "Object{data: Object.data{seen: object.data.?late.orValue('no')}}")];
+    let seen = [("ApplyConfiguration", "Object{data: Object.data{seen: object.?data.?late.orValue('no')}}")];
     served.install(changing("a", "IfNeeded", &seen)).await;
     served.install(changing("b", "Never", &[("ApplyConfiguration", "Object{data: Object.data{late: 'yes'}}")])).await;
     served.create("", "ConfigMap", "default", json!({"metadata": {"name": "x"}})).await.unwrap();

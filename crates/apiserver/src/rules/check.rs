@@ -298,6 +298,7 @@ impl<'s, 'a> Check<'s, 'a> {
             Expr::Call(call) => self.call(expression.id, call),
             Expr::List(list) => {
                 let items: Vec<Known<'a>> = list.elements.iter().map(|element| self.expression(element)).collect();
+                self.check_patches(&list.elements, &items);
                 list_of(&items)
             }
             Expr::Map(map) => {
@@ -322,6 +323,19 @@ impl<'s, 'a> Check<'s, 'a> {
                 let result = self.expression(&fold.result);
                 self.scopes.truncate(length);
                 result
+            }
+        }
+    }
+
+    /// A list of operations has nothing else.
+    fn check_patches(&mut self, elements: &[IdedExpr], items: &[Known<'a>]) {
+        if !matches!(items.first(), Some(Known::Plain(JSON_PATCH))) {
+            return;
+        }
+        for (element, known) in elements.iter().zip(items) {
+            if !known.is_open() && known.name() != JSON_PATCH {
+                let why = format!("expected type '{JSON_PATCH}' but found '{}'", known.name());
+                self.fault(element.id, &why);
             }
         }
     }
@@ -360,6 +374,7 @@ impl<'s, 'a> Check<'s, 'a> {
         match self.scopes.iter().rev().find(|(known, _)| known == name) {
             Some((_, known)) => *known,
             None if TYPES.contains(&name) => Known::Plain("type"),
+            None if self.has_patch_types && is_patch_type(name) => Known::Plain("type"),
             None => {
                 self.fault(at, &format!("undeclared reference to '{name}' (in container '')"));
                 Known::Dyn

@@ -261,6 +261,7 @@ pub(super) fn constructed(expression: &IdedExpr) -> Option<String> {
     };
     Some(match &expression.expr {
         Expr::Struct(made) => made.type_name.clone(),
+        Expr::Ident(name) if is_patch_type(name) => format!("type({name})"),
         Expr::Literal(LiteralValue::String(_)) => "string".to_owned(),
         Expr::Literal(LiteralValue::Int(_)) => "int".to_owned(),
         Expr::Literal(LiteralValue::UInt(_)) => "uint".to_owned(),

@@ -43,7 +43,12 @@ pub(super) fn keeps_conditions(new: &Value, old: &Value) -> bool {
 fn policy_spec(object: &Value, judges_conditions: bool, errors: &mut Errors) {
     let (at, empty) = (Path::new("spec"), Value::Null);
     let spec = object.get("spec").unwrap_or(&empty);
-    let scope = common_spec(spec, judges_conditions, |_, _, _| {}, errors);
+    let scope = common_spec(
+        spec,
+        Frame { judges_conditions, has_variables: !spec.items("variables").is_empty() },
+        |_, _, _| {},
+        errors,
+    );
     let (validations, annotations) = (spec.items("validations"), spec.items("auditAnnotations"));
     if validations.is_empty() && annotations.is_empty() {
         let why = "validations or auditAnnotations must contain at least one item";
@@ -67,11 +72,20 @@ fn policy_spec(object: &Value, judges_conditions: bool, errors: &mut Errors) {
     }
 }
 
+/// How the `spec` of a policy is checked.
+#[derive(Clone, Copy)]
+pub(super) struct Frame {
+    /// Whether `matchConditions` are.
+    pub(super) judges_conditions: bool,
+    /// Whether expressions may name `variables`.
+    pub(super) has_variables: bool,
+}
+
 /// What policies of both kinds have, beside what `constrain` wants of their `matchConstraints`. Answers what their expressions may
 /// name.
 pub(super) fn common_spec(
     spec: &Value,
-    judges_conditions: bool,
+    frame: Frame,
     constrain: impl FnOnce(&Value, &Path, &mut Errors),
     errors: &mut Errors,
 ) -> Scope {
@@ -93,11 +107,11 @@ pub(super) fn common_spec(
         }
     }
     let has_params = param_kind.is_some();
-    if judges_conditions {
+    if frame.judges_conditions {
         match_conditions(spec, has_params, &at.child("matchConditions"), errors);
     }
     let variables = spec.items("variables");
-    let mut scope = Scope::new(has_params, !variables.is_empty());
+    let mut scope = Scope::new(has_params, frame.has_variables);
     for (index, variable) in variables.iter().enumerate() {
         declare(variable, &mut scope, &at.child("variables").index(index), errors);
     }

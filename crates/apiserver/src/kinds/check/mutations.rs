@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     Errors, Path,
-    admission::{choice, common_binding, common_spec, compiled, keeps_conditions},
+    admission::{Frame, choice, common_binding, common_spec, compiled, keeps_conditions},
     metadata,
 };
 use crate::{
@@ -33,7 +33,7 @@ pub(in crate::kinds) fn policy_update(new: &Value, old: &Value, errors: &mut Err
 fn spec(object: &Value, judges_conditions: bool, errors: &mut Errors) {
     let (at, empty) = (Path::new("spec"), Value::Null);
     let spec = object.get("spec").unwrap_or(&empty);
-    let scope = common_spec(spec, judges_conditions, operations, errors);
+    let scope = common_spec(spec, Frame { judges_conditions, has_variables: true }, operations, errors);
     let (mutations, there) = (spec.items("mutations"), at.child("mutations"));
     if mutations.is_empty() {
         errors.required(&there, "mutations must contain at least one item");

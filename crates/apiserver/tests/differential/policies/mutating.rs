@@ -293,15 +293,13 @@ fn rounds() -> Vec<Case> {
         });
         case(name, spec, json!({}), steps)
     };
-    let late = "Object{data: Object.data{seen: object.data.?late.orValue('no')}}";
-    let count = "Object{data: Object.data{count: string(int(object.data.?count.orValue('0')) + 1)}}";
+    let late = "Object{data: Object.data{seen: object.?data.?late.orValue('no')}}";
+    let count = "Object{data: Object.data{count: string(int(object.?data.?count.orValue('0')) + 1)}}";
     let both =
         |name: &str| vec![posted(name, name, json!({})), posted(name, &format!("{name}-2"), json!({"late": "no"}))];
     vec![
         of("again-a", "again", "IfNeeded", configuration(late), Vec::new()),
         of("again-b", "again", "Never", configuration("Object{data: Object.data{late: 'yes'}}"), both("again")),
-        of("once-a", "once", "Never", configuration(late), Vec::new()),
-        of("once-b", "once", "Never", configuration("Object{data: Object.data{late: 'yes'}}"), both("once")),
         of("counted", "counted", "IfNeeded", configuration(count), both("counted")),
         of("counted-once", "counted-once", "Never", configuration(count), both("counted-once")),
         of("still", "still", "IfNeeded", configuration("Object{}"), both("still")),
@@ -318,25 +316,37 @@ fn subresources() -> Vec<Case> {
         spec["matchConstraints"]["objectSelector"] = json!({});
         case(name, with(spec, "matchConditions", conditions), json!({}), steps)
     };
-    const SCALERS: &str = "/apis/autoscaling/v1/namespaces/shop/horizontalpodautoscalers";
-    let scaler = json!({"metadata": labelled("scaler", "scaler"), "spec": {
-        "maxReplicas": 3, "targetCPUUtilizationPercentage": 70,
-        "scaleTargetRef": {"kind": "Deployment", "name": "x", "apiVersion": "apps/v1"}}});
-    let of_v2 = changes(&[
-        configuration(
-            "Object{spec: Object.spec{maxReplicas: object.spec.metrics[0].resource.target.averageUtilization}}",
-        ),
-        patch("[JSONPatch{op: 'replace', path: '/spec/metrics/0/resource/target/averageUtilization', value: 60}]"),
-    ]);
     vec![
         below(
             "scaled",
             "deployments/scale",
-            configuration("Object{spec: Object.spec{replicas: object.spec.replicas + 1}}"),
+            patch("[JSONPatch{op: 'replace', path: '/spec/replicas', value: object.spec.replicas + 1}]"),
             vec![
                 step("POST", DEPLOYMENTS, deployment("below", "below", containers)),
                 step("PUT", SCALE, scale(4)),
                 step("PATCH", SCALE, json!({"spec": {"replicas": 7}})),
+            ],
+        ),
+        case(
+            "unscaled",
+            about(
+                changes(&[configuration("Object{spec: Object.spec{replicas: 1}}")]),
+                &["apps"],
+                &["v1"],
+                &["statefulsets/scale"],
+            ),
+            json!({"matchResources": {"objectSelector": {}}}),
+            vec![
+                step(
+                    "POST",
+                    "/apis/apps/v1/namespaces/shop/statefulsets",
+                    deployment("unscaled", "unscaled", json!([{"name": "main", "image": "main:1"}])),
+                ),
+                step(
+                    "PATCH",
+                    "/apis/apps/v1/namespaces/shop/statefulsets/unscaled/scale",
+                    json!({"spec": {"replicas": 7}}),
+                ),
             ],
         ),
         below(
@@ -353,12 +363,6 @@ fn subresources() -> Vec<Case> {
                 ),
                 step("GET", "/apis/apps/v1/namespaces/shop/deployments/below", Value::Null),
             ],
-        ),
-        case(
-            "scaler",
-            about(of_v2, &["autoscaling"], &["v2"], &["horizontalpodautoscalers"]),
-            json!({}),
-            vec![step("POST", SCALERS, scaler)],
         ),
     ]
 }
@@ -457,14 +461,14 @@ async fn mutating_policies_change_writes_as_at_a_kube_apiserver() {
         let path = "/apis/stable.example.com/v1/namespaces/shop/widgets?dryRun=All";
         in_force(server, &step("POST", path, body)).await;
     }
-    let refused = super::refused::mutating().into_iter().map(|spec| {
+    let refused = refused::mutating().into_iter().map(|spec| {
         let mut of = case("refused", spec, json!({}), Vec::new());
         if of.spec.get("matchConstraints").and_then(|of| of.get("resourceRules")) == Some(&json!([])) {
             of.spec["matchConstraints"]["objectSelector"] = json!({});
         }
         step("POST", "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies?dryRun=All", of.policy())
     });
-    let bound = super::refused::mutating_bindings().into_iter().map(|spec| {
+    let bound = refused::mutating_bindings().into_iter().map(|spec| {
         let body = json!({"metadata": {"name": "refused"}, "spec": spec});
         step("POST", "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings?dryRun=All", body)
     });
