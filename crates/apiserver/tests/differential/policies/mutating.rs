@@ -199,6 +199,15 @@ fn patches() -> Vec<Case> {
         one("nothing", "[JSONPatch{op: 'add', path: '/data/x'}]"),
         one("inoperable", "[JSONPatch{op: 'nope', path: '/data/x', value: 'y'}]"),
         one("absent", "[JSONPatch{op: 'add', path: '/nope/x', value: 'y'}]"),
+        one("absent-remove", "[JSONPatch{op: 'remove', path: '/data/nope/x'}]"),
+        one("absent-replace", "[JSONPatch{op: 'replace', path: '/nope/x', value: 'y'}]"),
+        one("absent-move", "[JSONPatch{op: 'move', from: '/data/nope', path: '/data/x'}]"),
+        one("absent-copy", "[JSONPatch{op: 'copy', from: '/nope/x', path: '/data/x'}]"),
+        one("absent-test", "[JSONPatch{op: 'test', path: '/nope/x', value: 'y'}]"),
+        one(
+            "beyond",
+            "[JSONPatch{op: 'add', path: '/metadata/finalizers', value: []}, JSONPatch{op: 'add', path: '/metadata/finalizers/7', value: 'x/y'}]",
+        ),
         one("missing-test", "[JSONPatch{op: 'test', path: '/data/nope', value: 'y'}]"),
         one("unknown-field", "[JSONPatch{op: 'add', path: '/nope', value: 'y'}]"),
         one("mistyped-field", "[JSONPatch{op: 'add', path: '/data/x', value: 1}]"),
@@ -329,13 +338,12 @@ fn subresources() -> Vec<Case> {
         ),
         case(
             "unscaled",
-            about(
+            with(
                 changes(&[configuration("Object{spec: Object.spec{replicas: 1}}")]),
-                &["apps"],
-                &["v1"],
-                &["statefulsets/scale"],
+                "matchConstraints",
+                json!({"resourceRules": rules(&["apps"], &["v1"], &["statefulsets/scale"]), "objectSelector": {}}),
             ),
-            json!({"matchResources": {"objectSelector": {}}}),
+            json!({}),
             vec![
                 step(
                     "POST",
@@ -472,8 +480,25 @@ async fn mutating_policies_change_writes_as_at_a_kube_apiserver() {
         let body = json!({"metadata": {"name": "refused"}, "spec": spec});
         step("POST", "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings?dryRun=All", body)
     });
-    let stored = MUTATING.into_iter().flat_map(|path| [step("GET", path, Value::Null)]);
-    let steps = cases.into_iter().flat_map(|case| case.steps).chain(refused).chain(bound).chain(stored);
+    let changed = [
+        step(
+            "PATCH",
+            "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies/last",
+            json!({"spec": {"failurePolicy": "Ignore"}}),
+        ),
+        step(
+            "PATCH",
+            "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies/last",
+            json!({"metadata": {"finalizers": ["any"]}, "spec": {"mutations": []}}),
+        ),
+        step(
+            "PATCH",
+            "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings/last-0",
+            json!({"spec": {"matchResources": {}}}),
+        ),
+    ];
+    let stored = MUTATING.into_iter().map(|path| step("GET", path, Value::Null));
+    let steps = cases.into_iter().flat_map(|case| case.steps).chain(refused).chain(bound).chain(changed).chain(stored);
     let (wrong, count) = differences(&real, &own, steps).await;
     assert!(wrong.is_empty(), "of {count}:\n{wrong}");
     running.end().await;
