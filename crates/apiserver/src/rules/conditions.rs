@@ -150,7 +150,7 @@ impl Scope {
             if gives.takes(known) && !is_map {
                 return Ok(program);
             }
-            let got = program.constructed.clone().filter(|_| gives.is_patch());
+            let got = program.constructed.filter(|_| gives.is_patch());
             Err(CompileError::OtherType { gives: gives.name(), got: got.unwrap_or_else(|| known.name().to_owned()) })
         });
         (Expression { source: source.to_owned(), program }, schema)
