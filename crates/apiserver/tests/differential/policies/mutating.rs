@@ -215,8 +215,7 @@ fn patches() -> Vec<Case> {
     ]
 }
 
-/// What else policies have, as validating ones do.
-fn others() -> Vec<Case> {
+fn with_params() -> Vec<Case> {
     let color = "Object{data: Object.data{color: params == null ? 'none' : params.data.color}}";
     let maps = json!({"apiVersion": "v1", "kind": "ConfigMap"});
     let of = |name: &'static str, kind: &Value, reference: Value| {
@@ -225,6 +224,22 @@ fn others() -> Vec<Case> {
         case(name, spec, binding, vec![posted(name, name, json!({"color": "green"}))])
     };
     let named = |name: &str, action: &str| json!({"name": name, "parameterNotFoundAction": action});
+    vec![
+        of("by-name", &maps, named("p-red", "Deny")),
+        of("missing", &maps, named("nope", "Deny")),
+        of("allowed", &maps, named("nope", "Allow")),
+        of(
+            "selected",
+            &maps,
+            json!({"selector": {"matchLabels": {"param": "yes"}}, "parameterNotFoundAction": "Deny"}),
+        ),
+        of("unbound", &maps, Value::Null),
+        of("unknown", &json!({"apiVersion": "nope.example.com/v1", "kind": "Nope"}), named("p", "Deny")),
+    ]
+}
+
+/// What else policies have, as validating ones do.
+fn others() -> Vec<Case> {
     let conditions = json!([
         {"name": "a", "expression": "object.data.judged == 'yes'"}, {"name": "b", "expression": "!has(object.data.skipped)"},
     ]);
@@ -246,16 +261,6 @@ fn others() -> Vec<Case> {
     ]);
     let seen = "Object{data: Object.data{a: namespaceObject.metadata.labels.team, b: request.kind.kind + request.operation, c: variables.loud, d: string(request.dryRun)}}";
     vec![
-        of("by-name", &maps, named("p-red", "Deny")),
-        of("missing", &maps, named("nope", "Deny")),
-        of("allowed", &maps, named("nope", "Allow")),
-        of(
-            "selected",
-            &maps,
-            json!({"selector": {"matchLabels": {"param": "yes"}}, "parameterNotFoundAction": "Deny"}),
-        ),
-        of("unbound", &maps, Value::Null),
-        of("unknown", &json!({"apiVersion": "nope.example.com/v1", "kind": "Nope"}), named("p", "Deny")),
         condition("conditions", "Fail"),
         condition("lenient", "Ignore"),
         case(
@@ -449,6 +454,7 @@ async fn mutating_policies_change_writes_as_at_a_kube_apiserver() {
     let mut cases = configurations();
     cases.extend(workloads());
     cases.extend(patches());
+    cases.extend(with_params());
     cases.extend(others());
     cases.extend(rounds());
     cases.extend(subresources());
