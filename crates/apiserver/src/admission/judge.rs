@@ -115,7 +115,7 @@ impl Case<'_> {
                 continue;
             }
             match binding.params(kind.as_ref(), self.registry, self.request.namespace).await {
-                Ok(params) => self.ask(policy, binding, matched, &params, &mut annotations),
+                Ok(params) => self.ask(policy, binding, matched, &params, &mut annotations).await,
                 Err(error) => self.fail(policy, Some(binding), &error.to_string()),
             }
         }
@@ -127,7 +127,7 @@ impl Case<'_> {
     }
 
     /// Has a policy judge with each parameter of a binding.
-    fn ask(
+    async fn ask(
         &mut self,
         policy: &Policy,
         binding: &Binding,
@@ -135,14 +135,16 @@ impl Case<'_> {
         params: &[Option<Value>],
         annotations: &mut BTreeMap<String, Vec<String>>,
     ) {
-        let both = seen(self.request, matched, self.object)
-            .and_then(|object| Ok((object, seen(self.request, matched, self.request.old)?)));
-        let (object, old) = match both {
-            Ok(both) => both,
-            Err(error) => {
-                return self.fail(policy, Some(binding), &format!("failed to convert object version: {error}"));
+        let (mut both, sides) = (Vec::with_capacity(2), [self.object, self.request.old]);
+        for side in sides {
+            match seen(self.registry, self.request, matched, side).await {
+                Ok(seen) => both.push(seen),
+                Err(error) => {
+                    return self.fail(policy, Some(binding), &format!("failed to convert object version: {error}"));
+                }
             }
-        };
+        }
+        let (old, object) = (both.pop().flatten(), both.pop().flatten());
         let request = described(self.request, matched, self.registry.caller());
         // A namespace does not lie in itself.
         let is_in_one = !(self.request.kind.group.is_empty() && self.request.kind.plural == "namespaces");

@@ -12,17 +12,15 @@
 //! - `namespace`: the namespace of a write
 //! - `judge`: all policies about one write
 //! - `status`: says in policies that they are in force
-//! - `client`: calls over HTTPS
 //! - `webhook`: a webhook of a configuration
 //! - `review`: an `AdmissionReview`, and what the answer means. Pure
 //! - `dispatch`: all webhooks about one write
 //!
-//! May name: `registry`, `kinds`, `rules`, `schema`.
+//! May name: `registry`, `kinds`, `rules`, `schema`, `webhook`, which makes the calls.
 //!
 //! Source: kubernetes/apiserver `pkg/admission/plugin/{policy,webhook}/`.
 
 mod binding;
-mod client;
 mod conditions;
 mod dispatch;
 mod judge;

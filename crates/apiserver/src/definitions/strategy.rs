@@ -30,6 +30,10 @@ impl Strategy for Definition {
         if spec.get("conversion").is_none_or(Value::is_null) {
             put(spec, "conversion", Some(json!({"strategy": "None"})));
         }
+        let service = spec.pointer_mut("/conversion/webhook/clientConfig/service");
+        if let Some(service) = service.filter(|service| service.is_object() && service["port"].is_null()) {
+            put(service, "port", Some(443.into()));
+        }
     }
 
     fn prepare_for_create(&self, object: &mut Value, _context: Context<'_>) {

@@ -15,6 +15,7 @@ mod catalog;
 mod check;
 mod compose;
 mod convert;
+mod converter;
 mod defaults;
 mod doc;
 mod forbidden;
@@ -32,8 +33,10 @@ pub use catalog::built_in;
 #[cfg(feature = "etcd")]
 pub(crate) use catalog::built_in_resources;
 pub use compose::{Applying, Author, Carried, Compose, Composed, Reading};
+pub use converter::{Converter, Services};
 pub(crate) use forbidden::forbidden;
 pub use rest::{AnyRest, Changed, Connect, Rest, Target, Watch};
+pub(crate) use check::webhooks::{client_config, known_versions};
 pub(crate) use service::hold;
 
 /// A kind that a server serves, in one version.
@@ -292,6 +295,12 @@ pub trait Strategy: Send + Sync + 'static {
     #[allow(clippy::wrong_self_convention, reason = "`from` is where the object comes from, as `to` is where it goes")]
     fn from_storage(&self, object: Value) -> Result<Value, ConversionError> {
         Ok(object)
+    }
+
+    /// What converts objects of other versions before `to_storage` and `from_storage` see them: they are in the version that is
+    /// made then. `None`: those two convert.
+    fn converter(&self) -> Option<&dyn Converter> {
+        None
     }
 
     /// Says whether [`Strategy::from_storage`] is needed for an object that is stored in this version, too: what is known of the

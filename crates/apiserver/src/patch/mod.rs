@@ -22,6 +22,7 @@ mod typed;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use apply::kind_shown;
 pub use apply::{Apply, apply};
 pub use strategic::strategic;
 

@@ -8,6 +8,7 @@
 mod admission;
 mod catalog;
 mod composed;
+mod convert;
 mod create;
 mod delete;
 mod env;
@@ -28,6 +29,7 @@ mod rest;
 #[cfg(test)]
 mod tests;
 mod update;
+mod versions;
 mod watch;
 mod written;
 
@@ -37,6 +39,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 pub(crate) use follow::{Followed, Follower, Index};
+pub(crate) use names::faults_of_maps;
 pub use {
     admission::{Admission, AdmissionRequest, Operation, Rounds},
     catalog::Catalog,
