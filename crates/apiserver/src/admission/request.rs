@@ -27,7 +27,7 @@ pub(super) enum SeenError {
     Conversion(#[from] ConversionError),
     /// Whoever converts it cannot.
     #[error("{}", .0.message)]
-    Refused(#[from] Box<Status>),
+    Refused(Box<Status>),
 }
 
 /// The request without its objects and its UID.
@@ -106,7 +106,7 @@ pub(super) async fn taken(
 ///
 /// Errors: it cannot be said in that version.
 async fn converted(registry: &Registry, object: &Value, from: &Kind, to: &Kind) -> Result<Value, SeenError> {
-    if let Some(object) = registry.converted(object, to).await.map_err(Box::new)? {
+    if let Some(object) = registry.converted(object, to).await.map_err(|status| SeenError::Refused(Box::new(status)))? {
         return Ok(object);
     }
     let mut object = to.strategy.from_storage(from.strategy.to_storage(object.clone())?)?;
