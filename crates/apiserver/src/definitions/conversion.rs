@@ -2,6 +2,9 @@
 //!
 //! Source: kubernetes/apiextensions-apiserver `pkg/apiserver/conversion/webhook_converter.go`.
 
+#[cfg(test)]
+mod tests;
+
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -178,31 +181,4 @@ fn batches(objects: &[Value], api_version: &str) -> Vec<Batch> {
         }
     }
     batches
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn calls_are_bounded_and_what_is_converted_is_not_sent() {
-        let object = |version: &str, bytes: usize| {
-            json!({"apiVersion": format!("example.com/{version}"), "kind": "Widget", "spec": "x".repeat(bytes)})
-        };
-        let objects = [
-            object("v1", 10),
-            object("v2", 10),
-            object("v1", 10),
-            object("v1", BATCH_BYTES + 1),
-            object("v1", BATCH_BYTES / 2),
-            object("v1", BATCH_BYTES / 4),
-        ];
-        let batches = batches(&objects, "example.com/v2");
-        let places: Vec<&[usize]> = batches.iter().map(|batch| &*batch.places).collect();
-        assert_eq!(places, [&[0, 2] as &[usize], &[3], &[4, 5]]);
-        let sent: Value = serde_json::from_str(&format!("[{}]", batches[0].json)).unwrap();
-        assert_eq!(sent, json!([objects[0], objects[2]]));
-    }
 }
