@@ -99,7 +99,7 @@ async fn create(world: &World, kind: &Kind, name: &str, field: &str) -> Result<V
     Ok(written.object.value())
 }
 
-async fn redefine(world: &World, change: impl Fn(&mut Value) + Send) {
+async fn redefine(world: &World, change: impl Fn(&mut Value) + Send + Sync) {
     let options = WriteOptions::default();
     let changed = world.registry.modify(&world.kind, "", "widgets.example.com", &options, |definition| {
         change(definition);
@@ -234,8 +234,8 @@ fn calls_are_bounded_and_what_is_converted_is_not_sent() {
         object("v1", BATCH_BYTES / 4),
     ];
     let batches = batches(&objects, "example.com/v2");
-    let places: Vec<&[usize]> = batches.iter().map(|batch| &*batch.places).collect();
-    assert_eq!(places, [&[0, 2] as &[usize], &[3], &[4, 5]]);
+    let places: Vec<Vec<usize>> = batches.iter().map(|batch| batch.places.clone()).collect();
+    assert_eq!(places, [vec![0, 2], vec![3], vec![4, 5]]);
     let sent: Value = serde_json::from_str(&format!("[{}]", batches[0].json)).unwrap();
     assert_eq!(sent, json!([objects[0], objects[2]]));
 }

@@ -137,7 +137,7 @@ async fn install(servers: &Servers) {
         let banned = steps::banned();
         eventually(SOON, async || match server.raw(&banned).await {
             (422, _) => Ok(()),
-            told => Err(told),
+            (code, body) => Err(format!("{code} {body}")),
         })
         .await;
     }
