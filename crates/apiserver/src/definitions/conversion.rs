@@ -158,7 +158,7 @@ fn late() -> ClientError {
 /// 500 without a reason, as a kube-apiserver answers what it has no status for.
 fn failed(of: &str, error: &ReviewError) -> Box<Status> {
     let message = match error {
-        ReviewError::Version => error.to_string(),
+        ReviewError::Version | ReviewError::Kind(_) => error.to_string(),
         error => format!("conversion webhook for {of} {error}"),
     };
     Box::new(Status::new(StatusCode::INTERNAL_SERVER_ERROR, Reason::Unknown, message))

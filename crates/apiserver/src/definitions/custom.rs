@@ -325,6 +325,13 @@ impl Strategy for Custom {
         self.converter.as_deref()
     }
 
+    /// It has the defaults of the version that it was stored in: those of this one are for objects of clients.
+    fn prune(&self, mut object: Value) -> Value {
+        let Some(typed) = self.types.named(&self.type_name) else { return object };
+        prune(typed, &mut object);
+        arrange(typed, object)
+    }
+
     fn rereads(&self) -> bool {
         self.has_changed
     }

@@ -45,6 +45,9 @@ pub(super) enum ReviewError {
         /// How many were sent.
         wanted: usize,
     },
+    /// It made something that is no object.
+    #[error("Object 'Kind' is missing in '{0}'")]
+    Kind(Value),
     /// It made something else of an object.
     #[error("returned invalid object{0}")]
     Object(String),
@@ -133,7 +136,7 @@ impl Review<'_> {
     fn restored(&self, index: usize, mut converted: Value, sent: &Value) -> Result<Value, ReviewError> {
         let at = |why: String| Err(ReviewError::Object(format!(" at index {index}: {why}")));
         if text(&converted, "/kind").is_empty() {
-            return at(format!("Object 'Kind' is missing in '{converted}'"));
+            return Err(ReviewError::Kind(converted));
         }
         let (wanted, got) = (self.api_version, text(&converted, "/apiVersion"));
         if wanted != got {

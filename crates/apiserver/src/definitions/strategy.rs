@@ -30,6 +30,9 @@ impl Strategy for Definition {
         if spec.get("conversion").is_none_or(Value::is_null) {
             put(spec, "conversion", Some(json!({"strategy": "None"})));
         }
+        if let Some(conversion) = spec.get_mut("conversion").filter(|conversion| says_nothing(&conversion["webhook"])) {
+            put(conversion, "webhook", None);
+        }
         let service = spec.pointer_mut("/conversion/webhook/clientConfig/service");
         if let Some(service) = service.filter(|service| service.is_object() && service["port"].is_null()) {
             put(service, "port", Some(443.into()));
@@ -91,6 +94,12 @@ impl Strategy for Definition {
     fn finalizers_of_deletion(&self) -> &[&'static str] {
         &[FINALIZER]
     }
+}
+
+/// A webhook without any field is none: a kube-apiserver has its fields beside the strategy.
+fn says_nothing(webhook: &Value) -> bool {
+    let versions = webhook.get("conversionReviewVersions").and_then(Value::as_array);
+    webhook.get("clientConfig").is_none_or(Value::is_null) && versions.is_none_or(Vec::is_empty)
 }
 
 /// Names the storage version in the status, which is as Go prints it even where nothing is known yet.

@@ -297,10 +297,15 @@ pub trait Strategy: Send + Sync + 'static {
         Ok(object)
     }
 
-    /// What converts objects of other versions before `to_storage` and `from_storage` see them: they are in the version that is
-    /// made then. `None`: those two convert.
+    /// What converts objects of other versions, in place of `to_storage` and `from_storage`: `to_storage` sees what is in the version
+    /// that is stored then, and `from_storage` what was stored in this one.
     fn converter(&self) -> Option<&dyn Converter> {
         None
+    }
+
+    /// What is kept of an object that the converter made in this version.
+    fn prune(&self, object: Value) -> Value {
+        object
     }
 
     /// Says whether [`Strategy::from_storage`] is needed for an object that is stored in this version, too: what is known of the

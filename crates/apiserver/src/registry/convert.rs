@@ -15,7 +15,7 @@ use crate::{
     stored::encode,
 };
 use kubefold_wire::{
-    resource::api_version,
+    resource::{api_version, split_api_version},
     status::{Reason, Status},
 };
 
@@ -64,13 +64,28 @@ impl Registry {
         if others.is_empty() {
             return Ok(records);
         }
-        let objects = others.iter().map(|record| Object::of_record(record).value()).collect();
+        let objects = others.iter().map(|record| self.stored_now(kind, record)).collect::<Result<_, _>>()?;
         let wanted = api_version(&kind.group, &kind.version);
         let converted = converter.convert(self, objects, &wanted).await.map_err(|status| *status)?;
         for (record, object) in others.iter_mut().zip(converted) {
-            record.value = encode(&read_back(kind, object)?);
+            record.value = encode(&kept(kind, object));
         }
         Ok(records)
+    }
+
+    /// A stored object as the version that it is stored in is known now, with its defaults.
+    fn stored_now(&self, kind: &Kind, record: &Record) -> Result<Value, Status> {
+        let object = Object::of_record(record);
+        let value = object.value();
+        let said = value.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+        let version = split_api_version(said).map(|(_, version)| version).unwrap_or_default();
+        match self.resource(&kind.group, version, &kind.plural).filter(|stored| stored.strategy.rereads()) {
+            Some(stored) => {
+                let value = stored.strategy.from_storage(value);
+                value.map_err(|error| errors::unreadable(kind, object.name(), &error))
+            }
+            None => Ok(value),
+        }
     }
 
     /// The bytes that are stored of an object, and what is shown of it. Nothing is stored yet: what cannot be shown is not written.
@@ -90,7 +105,7 @@ impl Registry {
         let there = kind.strategy.to_storage(there).map_err(|error| errors::unstorable(kind, &error))?;
         let value = encode(&there);
         let back = self.one_converted(kind, there, &api_version(&kind.group, &kind.version)).await?;
-        Ok(Storable { value, shown: Some(read_back(kind, back)?) })
+        Ok(Storable { value, shown: Some(kept(kind, back)) })
     }
 
     async fn one_converted(&self, kind: &Kind, object: Value, wanted: &str) -> Result<Value, Status> {
@@ -108,7 +123,7 @@ impl Registry {
         }
         let wanted = api_version(&to.group, &to.version);
         let object = Box::pin(self.one_converted(to, object.clone(), &wanted)).await?;
-        read_back(to, object).map(Some)
+        Ok(Some(kept(to, object)))
     }
 
     /// What a calculation comes to once all versions of objects are there that it asks for.
@@ -161,11 +176,9 @@ impl Registry {
     }
 }
 
-/// A converted object as its version's schema has it.
-fn read_back(kind: &Kind, object: Value) -> Result<Value, Status> {
-    let name = meta::text(&object, "name").to_owned();
-    let object = kind.strategy.from_storage(object);
-    let mut object = object.map_err(|error| errors::unreadable(kind, &name, &error))?;
+/// What a version's schema keeps of a converted object.
+fn kept(kind: &Kind, object: Value) -> Value {
+    let mut object = kind.strategy.prune(object);
     meta::set_type(&mut object, kind);
-    Ok(object)
+    object
 }

@@ -97,6 +97,9 @@ fn converted(object: &Value, wanted: &str) -> Value {
             new.insert("size".to_owned(), replicas);
         }
         annotations.insert("seen".to_owned(), "in v2".into());
+        if object["metadata"]["name"] == "odd" {
+            new.insert("unknown".to_owned(), true.into());
+        }
     } else {
         if let Some(both) = new.remove("hostPort") {
             let (host, port) = both.as_str().unwrap().split_once(':').unwrap();
@@ -107,6 +110,8 @@ fn converted(object: &Value, wanted: &str) -> Value {
             new.insert("replicas".to_owned(), size);
         }
         annotations.remove("seen");
+        // `v1` does not know it, and who owns what could not be said in `v1`.
+        new.remove("mode");
     }
     if !spec.is_null() {
         out["spec"] = new.into();

@@ -94,7 +94,14 @@ async fn told(name: &str, server: &Server, step: &Step) -> Value {
 }
 
 fn shown(name: &str, code: u16, body: &Value) -> Value {
-    let text = body.to_string().replace(&format!("/{name}/"), "/<server>/");
+    let mut text = body.to_string().replace(&format!("/{name}/"), "/<server>/");
+    // Go says one or the other, as it comes.
+    for late in ["net/http: request canceled", "context deadline exceeded"] {
+        text = text.replace(&format!("{late} (Client.Timeout exceeded while awaiting headers)"), "context deadline exceeded");
+    }
+    // What each server makes up, and the order of fields.
+    let text = without(&text, "expected response.uid=", ", got");
+    let text = without(&text, "Object 'Kind' is missing in '", "}}}'");
     let body: Value = serde_json::from_str(&text).unwrap();
     let owners = |object: &Value| masked(&object["metadata"]["managedFields"]);
     let items = body["items"].as_array().cloned().unwrap_or_default();
@@ -104,6 +111,17 @@ fn shown(name: &str, code: u16, body: &Value) -> Value {
         body["details"]["uid"] = Value::Null;
     }
     json!({"code": code, "body": body, "owners": owned})
+}
+
+/// A text without what stands between two others.
+fn without(text: &str, before: &str, after: &str) -> String {
+    let mut parts = text.split(before);
+    let mut out = parts.next().unwrap().to_owned();
+    for part in parts {
+        out += before;
+        out += part.find(after).map_or(part, |end| &part[end..]);
+    }
+    out
 }
 
 /// What a watch tells of all that happened since a revision.

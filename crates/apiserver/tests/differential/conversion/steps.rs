@@ -119,6 +119,8 @@ pub(super) fn refused(bundle: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = all.drain(..).map(|one| step("POST", DRY, defined("guests", &one))).collect();
     let mut preserving = defined("guests", &at("https://a.example.com"));
     preserving["spec"]["preserveUnknownFields"] = true.into();
+    // Of which a kube-apiserver says more.
+    preserving["spec"]["versions"][1]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"] = json!({});
     steps.push(step("POST", DRY, preserving));
     let change = |config: Value| json!({"spec": {"conversion": {"webhook": {"clientConfig": config}}}});
     let dry_change = |body| step("PATCH", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/hosts.convert.example.com?dryRun=All&fieldManager=x", body);
@@ -159,6 +161,8 @@ pub(super) fn lives() -> Vec<Step> {
             "/apis/convert.example.com/v2/namespaces/shop/hosts?dryRun=All",
             host("v2", "dry", json!({"hostPort": "d:1"})),
         ),
+        step("POST", HOSTS_V1, host("v1", "odd", json!({"host": "odd"}))),
+        read("/apis/convert.example.com/v2/namespaces/shop/hosts/odd"),
         // Valid in one version only: the version of the request counts.
         step("POST", HOSTS_V2, host("v2", "high", json!({"hostPort": "high:9999"}))),
         step("POST", HOSTS_V1, host("v1", "z", json!({"host": "z", "port": 9999}))),
@@ -180,11 +184,11 @@ pub(super) fn lives() -> Vec<Step> {
         step("PATCH", A1, json!({"spec": {"port": 91}})),
         step("PATCH", A2, json!({"spec": {"hostPort": "a2:91"}})),
         step("PATCH", A2, json!({"spec": {"hostPort": "banned:1"}})),
-        step("PATCH", B1, json!({"spec": {"port": null, "replicas": null}})),
+        step("PATCH", B1, json!({"spec": {"port": null, "replicas": 1}})),
         step("PUT", B2, put("v2", "b", json!({"hostPort": "b3:83", "size": 4, "mode": "manual"}))),
-        step("PUT", B1, put("v1", "b", json!({"host": "b4", "port": 84}))),
+        step("PUT", B1, put("v1", "b", json!({"host": "b4", "port": 84, "replicas": 5}))),
         step("PUT", B2, json!({"apiVersion": "convert.example.com/v2", "kind": "Host", "metadata": {"name": "b", "resourceVersion": "1"}})),
-        step("PUT", B2, host("v2", "b", json!({"hostPort": "b5:85"}))),
+        step("PUT", B2, host("v2", "b", json!({"hostPort": "b5:85", "size": 6}))),
         step("PATCH", "/apis/convert.example.com/v2/namespaces/shop/hosts/b/status", json!({"status": {"up": 2, "said": "yes"}, "spec": {"hostPort": "no:1"}})),
         step("PATCH", "/apis/convert.example.com/v1/namespaces/shop/hosts/b/status", json!({"status": {"up": 3}})),
         read("/apis/convert.example.com/v2/namespaces/shop/hosts/b/scale"),
