@@ -151,7 +151,12 @@ impl Client {
     /// Errors: why nothing did.
     ///
     /// Cancel: the webhook may have been asked.
-    pub(crate) async fn post(&self, services: &dyn Services, body: Bytes, within: Duration) -> Result<Bytes, ClientError> {
+    pub(crate) async fn post(
+        &self,
+        services: &dyn Services,
+        body: Bytes,
+        within: Duration,
+    ) -> Result<Bytes, ClientError> {
         let https = self.https.as_ref().map_err(Clone::clone)?;
         let said = format!("{}{}?timeout={}s", self.origin, self.path, within.as_secs());
         let failed = |why: String| ClientError::Post { url: said.clone(), why };

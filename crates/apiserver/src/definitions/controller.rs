@@ -204,7 +204,8 @@ impl Definitions {
             self.served.insert(name, Served { uid, generation, ends, kinds });
             return;
         }
-        let kinds: Vec<_> = custom::kinds(definition, converter(definition, self.registry.env())).into_iter().map(Arc::new).collect();
+        let kinds: Vec<_> =
+            custom::kinds(definition, converter(definition, self.registry.env())).into_iter().map(Arc::new).collect();
         for old in before.iter().flat_map(|before| &before.kinds) {
             if !kinds.iter().any(|kind| kind.version == old.version) {
                 self.registry.drop_kind(&old.group, &old.version, &old.plural);

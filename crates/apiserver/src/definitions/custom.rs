@@ -8,7 +8,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::{
-    kinds::{Context, ConversionError, Converter, Kind, Scale, Strategy, Subresource, forbidden, keep, put, set_generation},
+    kinds::{
+        Context, ConversionError, Converter, Kind, Scale, Strategy, Subresource, forbidden, keep, put, set_generation,
+    },
     rules::Rules,
     schema::{Types, arrange, bad_value, fill_defaults, prune, structural, validate, validate_update},
 };

@@ -146,7 +146,8 @@ impl Review<'_> {
         if wanted != got {
             return at(format!("invalid kind (expected {wanted}, received {got})"));
         }
-        for (what, place) in [("name", "/metadata/name"), ("namespace", "/metadata/namespace"), ("UID", "/metadata/uid")]
+        for (what, place) in
+            [("name", "/metadata/name"), ("namespace", "/metadata/namespace"), ("UID", "/metadata/uid")]
         {
             let (wanted, got) = (text(sent, place), text(&converted, place));
             if wanted != got {

@@ -32,11 +32,11 @@ pub use allocator::{Allocator, Refusal};
 pub use catalog::built_in;
 #[cfg(feature = "etcd")]
 pub(crate) use catalog::built_in_resources;
+pub(crate) use check::webhooks::{client_config, known_versions};
 pub use compose::{Applying, Author, Carried, Compose, Composed, Reading};
 pub use converter::{Converter, Services};
 pub(crate) use forbidden::forbidden;
 pub use rest::{AnyRest, Changed, Connect, Rest, Target, Watch};
-pub(crate) use check::webhooks::{client_config, known_versions};
 pub(crate) use service::hold;
 
 /// A kind that a server serves, in one version.

@@ -47,7 +47,7 @@ impl Registry {
     ///
     /// Errors: 500, if it cannot be converted.
     pub(super) async fn readable(&self, kind: &Kind, record: Record) -> Result<Record, Status> {
-        if kind.strategy.converter().is_none() || Object::of_record(&record).is_of(kind) {
+        if kind.strategy.converter().is_none() {
             return Ok(record);
         }
         let records = Box::pin(self.all_readable(kind, vec![record])).await?;
@@ -59,8 +59,16 @@ impl Registry {
     /// Errors: 500, if one of them cannot be converted.
     pub(super) async fn all_readable(&self, kind: &Kind, mut records: Vec<Record>) -> Result<Vec<Record>, Status> {
         let Some(converter) = kind.strategy.converter() else { return Ok(records) };
-        let mut others: Vec<&mut Record> =
-            records.iter_mut().filter(|record| !Object::of_record(record).is_of(kind)).collect();
+        let mut others = Vec::new();
+        for record in &mut records {
+            let object = Object::of_record(record);
+            if !object.is_of(kind) {
+                others.push(record);
+            } else if kind.strategy.rereads() {
+                let object = kind.strategy.from_storage(object.stored());
+                record.value = encode(&object.map_err(|error| errors::unreadable(kind, &record.key, &error))?);
+            }
+        }
         if others.is_empty() {
             return Ok(records);
         }

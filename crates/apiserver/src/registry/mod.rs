@@ -240,7 +240,8 @@ impl Registry {
     /// Errors: 500, if it cannot be said in this version.
     fn object(kind: &Kind, record: Record, revision: u64) -> Result<Object, Status> {
         let object = Object::at(record, revision);
-        if object.is_of(kind) && !kind.strategy.rereads() {
+        // What a converter made is read already.
+        if object.is_of(kind) && (!kind.strategy.rereads() || kind.strategy.converter().is_some()) {
             return Ok(object);
         }
         let value = kind.strategy.from_storage(object.stored());

@@ -8,7 +8,9 @@ use serde_json::Value;
 use crate::{
     kinds::Kind,
     patch::{self, Apply},
-    registry::{Part, Preconditions, Registry, WriteOptions, Written, errors, managed::typed, meta, versions::Conversions},
+    registry::{
+        Part, Preconditions, Registry, WriteOptions, Written, errors, managed::typed, meta, versions::Conversions,
+    },
     schema::{FieldValidation, Text, decode},
 };
 use kubefold_wire::status::{Cause, Status};

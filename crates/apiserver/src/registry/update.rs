@@ -196,29 +196,29 @@ impl Registry {
         check(kind, name, preconditions, &old)?;
         let (new, warnings) = Box::pin(self.changed(kind, namespace, name, options, &old, revise)).await?;
         let undo = || strategy.release(&new, Some(&old), &self.inner.allocator);
-        let storable = self.storable(kind, &new).await.inspect_err(|_| undo())?;
-        let (value, shown) = (storable.value, storable.shown);
-        let written = |revision| {
-            let shown = shown.clone().unwrap_or_else(|| new.clone());
+        let done = |shown: Value, revision| {
             Attempt::Done(Box::new(Written {
                 object: shown_value(kind, &record.key, shown, revision),
                 created: false,
                 warnings: warnings.clone(),
             }))
         };
-        if options.dry_run {
-            undo();
-            return Ok(written(record.revision));
-        }
         let storage = &self.inner.storage;
-        if delete::ends_with(&new, &old) {
+        if delete::ends_with(&new, &old) && !options.dry_run {
             return match storage.delete(&record.key, record.revision).await {
                 Ok(revision) => {
                     strategy.release(&new, None, &self.inner.allocator);
-                    Ok(written(revision))
+                    Ok(done(new, revision))
                 }
                 Err(error) => again(error),
             };
+        }
+        let storable = self.storable(kind, &new).await.inspect_err(|_| undo())?;
+        let (value, shown) = (storable.value, storable.shown);
+        let written = |revision| done(shown.clone().unwrap_or_else(|| new.clone()), revision);
+        if options.dry_run {
+            undo();
+            return Ok(written(record.revision));
         }
         // What is stored in another version than new objects is written, though nothing else changes.
         if new == old && Object::of_record(record).is_as_stored(&value) {

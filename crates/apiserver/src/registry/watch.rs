@@ -125,7 +125,11 @@ impl Judge {
             return events.boxed();
         }
         let events = move |told| Arc::clone(&judge).event_now(told);
-        if converts { told.map(events).buffered(AHEAD).filter_map(ready).boxed() } else { told.filter_map(events).boxed() }
+        if converts {
+            told.map(events).buffered(AHEAD).filter_map(ready).boxed()
+        } else {
+            told.filter_map(events).boxed()
+        }
     }
 
     /// The kind as it is served now; what is served no more is what it was.

@@ -42,9 +42,7 @@ impl Answers {
             let spec = json!({"type": "object", "properties": {field: {"type": "string"}}});
             json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}})
         };
-        let version = |name: &str, field: &str| {
-            json!({"name": name, "served": true, "storage": name == stored, "schema": schema(field)})
-        };
+        let version = |name: &str, field: &str| json!({"name": name, "served": true, "storage": name == stored, "schema": schema(field)});
         let config = json!({"url": self.hook.url, "caBundle": self.hook.ca_bundle()});
         let webhook = json!({"clientConfig": config, "conversionReviewVersions": ["v1"]});
         json!({
@@ -222,9 +220,7 @@ async fn a_definition_goes_without_its_webhook() {
 
 #[test]
 fn calls_are_bounded_and_what_is_converted_is_not_sent() {
-    let object = |version: &str, bytes: usize| {
-        json!({"apiVersion": format!("example.com/{version}"), "kind": "Widget", "spec": "x".repeat(bytes)})
-    };
+    let object = |version: &str, bytes: usize| json!({"apiVersion": format!("example.com/{version}"), "kind": "Widget", "spec": "x".repeat(bytes)});
     let objects = [
         object("v1", 10),
         object("v2", 10),

@@ -38,7 +38,7 @@ pub(super) fn reply(mode: &str, review: &Value) -> Reply {
         request["objects"].as_array().unwrap().iter().map(|object| converted(object, wanted)).collect();
     let mut result = json!({"status": "Success"});
     let mut response = json!({"uid": request["uid"]});
-    let mut kind = "ConversionReview";
+    let kind = "ConversionReview";
     for object in &mut objects {
         spoil(mode, object);
     }
@@ -48,7 +48,8 @@ pub(super) fn reply(mode: &str, review: &Value) -> Reply {
         "count" => drop(objects.pop()),
         "many" => objects.push(objects[0].clone()),
         "uid" => response["uid"] = "other".into(),
-        "review" => kind = "OtherReview",
+        // A kube-apiserver says of a kind that it does not know where in its source it looked.
+        "review" => return Reply::Json(json!({"apiVersion": "", "kind": "", "response": response})),
         "empty" => return Reply::Json(json!({})),
         "no-response" => return Reply::Json(json!({"apiVersion": review["apiVersion"], "kind": kind})),
         "broken" => return Reply::Text(200, "{x"),

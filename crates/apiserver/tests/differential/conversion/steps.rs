@@ -5,8 +5,7 @@ use serde_json::{Value, json};
 use crate::writes::{Step, step};
 
 pub(super) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-pub(super) const DEFINITION: &str =
-    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/hosts.convert.example.com";
+pub(super) const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/hosts.convert.example.com";
 pub(super) const HOSTS_V1: &str = "/apis/convert.example.com/v1/namespaces/shop/hosts";
 pub(super) const HOSTS_V2: &str = "/apis/convert.example.com/v2/namespaces/shop/hosts";
 
@@ -120,10 +119,17 @@ pub(super) fn refused(bundle: &str) -> Vec<Step> {
     let mut preserving = defined("guests", &at("https://a.example.com"));
     preserving["spec"]["preserveUnknownFields"] = true.into();
     // Of which a kube-apiserver says more.
-    preserving["spec"]["versions"][1]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"] = json!({});
+    preserving["spec"]["versions"][1]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["mode"]["default"] =
+        Value::Null;
     steps.push(step("POST", DRY, preserving));
     let change = |config: Value| json!({"spec": {"conversion": {"webhook": {"clientConfig": config}}}});
-    let dry_change = |body| step("PATCH", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/hosts.convert.example.com?dryRun=All&fieldManager=x", body);
+    let dry_change = |body| {
+        step(
+            "PATCH",
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/hosts.convert.example.com?dryRun=All&fieldManager=x",
+            body,
+        )
+    };
     steps.push(dry_change(change(json!({"url": "https://a.example.com", "caBundle": "bm90aGluZw=="}))));
     steps.push(dry_change(change(json!({"url": "https://a.example.com", "caBundle": bundle}))));
     let versions = json!({"spec": {"conversion": {"webhook": {"conversionReviewVersions": ["v7"]}}}});
@@ -155,7 +161,11 @@ pub(super) fn lives() -> Vec<Step> {
         step("POST", HOSTS_V1, host("v1", "a", json!({"host": "a", "port": 80, "replicas": 2, "unknown": 1}))),
         step("POST", HOSTS_V2, host("v2", "b", json!({"hostPort": "b:81", "size": 3}))),
         step("POST", HOSTS_V2, host("v2", "b", json!({"hostPort": "b:81"}))),
-        step("POST", HOSTS_V2, json!({"apiVersion": "convert.example.com/v2", "kind": "Host", "metadata": {"name": "bare"}})),
+        step(
+            "POST",
+            HOSTS_V2,
+            json!({"apiVersion": "convert.example.com/v2", "kind": "Host", "metadata": {"name": "bare"}}),
+        ),
         step(
             "POST",
             "/apis/convert.example.com/v2/namespaces/shop/hosts?dryRun=All",
@@ -191,21 +201,31 @@ pub(super) fn lives() -> Vec<Step> {
         step("PUT", B2, host("v2", "b", json!({"hostPort": "b5:85", "size": 6}))),
         step("PATCH", "/apis/convert.example.com/v2/namespaces/shop/hosts/b/status", json!({"status": {"up": 2, "said": "yes"}, "spec": {"hostPort": "no:1"}})),
         step("PATCH", "/apis/convert.example.com/v1/namespaces/shop/hosts/b/status", json!({"status": {"up": 3}})),
-        read("/apis/convert.example.com/v2/namespaces/shop/hosts/b/scale"),
-        step("PATCH", "/apis/convert.example.com/v2/namespaces/shop/hosts/b/scale", json!({"spec": {"replicas": 7}})),
+        step("POST", HOSTS_V2, host("v2", "scaled", json!({"hostPort": "s:1", "size": 3}))),
+        read("/apis/convert.example.com/v2/namespaces/shop/hosts/scaled/scale"),
+        step("PATCH", "/apis/convert.example.com/v2/namespaces/shop/hosts/scaled/scale", json!({"spec": {"replicas": 7}})),
         read(B1),
-        read("/apis/convert.example.com/v1/namespaces/shop/hosts/b/scale"),
+        read("/apis/convert.example.com/v1/namespaces/shop/hosts/scaled/scale"),
+        read("/apis/convert.example.com/v1/namespaces/shop/hosts/scaled"),
         read("/apis/convert.example.com/v1/namespaces/shop/hosts/b/status"),
     ]);
     all.extend(applies());
     all.extend([
         step("POST", HOSTS_V2, held),
         step("DELETE", "/apis/convert.example.com/v2/namespaces/shop/hosts/held", Value::Null),
-        step("PATCH", "/apis/convert.example.com/v2/namespaces/shop/hosts/held", json!({"metadata": {"finalizers": null}})),
+        step(
+            "PATCH",
+            "/apis/convert.example.com/v2/namespaces/shop/hosts/held",
+            json!({"metadata": {"finalizers": null}}),
+        ),
         step("POST", HOSTS_V2, host("v2", "gone", json!({"hostPort": "g:1"}))),
         step("DELETE", "/apis/convert.example.com/v2/namespaces/shop/hosts/gone?dryRun=All", Value::Null),
         step("DELETE", "/apis/convert.example.com/v2/namespaces/shop/hosts/gone", Value::Null),
-        step("DELETE", "/apis/convert.example.com/v2/namespaces/shop/hosts?labelSelector=app+in+(bare,high)", Value::Null),
+        step(
+            "DELETE",
+            "/apis/convert.example.com/v2/namespaces/shop/hosts?labelSelector=app+in+(bare,high)",
+            Value::Null,
+        ),
         read(HOSTS_V1),
     ]);
     all
@@ -239,7 +259,11 @@ fn applies() -> Vec<Step> {
 pub(super) fn stored_in_another_version() -> Vec<Step> {
     const A2: &str = "/apis/convert.example.com/v2/namespaces/shop/hosts/a";
     vec![
-        step("PATCH", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/hosts.convert.example.com?fieldManager=x", json!({"spec": {"versions": versions("v2")}})),
+        step(
+            "PATCH",
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/hosts.convert.example.com?fieldManager=x",
+            json!({"spec": {"versions": versions("v2")}}),
+        ),
         read(A2),
         read(HOSTS_V1),
         read(HOSTS_V2),
@@ -248,7 +272,11 @@ pub(super) fn stored_in_another_version() -> Vec<Step> {
         step("PATCH", "/apis/convert.example.com/v1/namespaces/shop/hosts/b", json!({"spec": {"port": 6}})),
         read(HOSTS_V1),
         read(HOSTS_V2),
-        step("PATCH", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/hosts.convert.example.com?fieldManager=x", json!({"spec": {"versions": versions("v1")}})),
+        step(
+            "PATCH",
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/hosts.convert.example.com?fieldManager=x",
+            json!({"spec": {"versions": versions("v1")}}),
+        ),
         step("PATCH", A2, json!({"metadata": {"labels": {"moved": "back"}}})),
         step("DELETE", "/apis/convert.example.com/v1/namespaces/shop/hosts/new", Value::Null),
         step("PATCH", "/apis/convert.example.com/v1/namespaces/shop/hosts/b", json!({"spec": {"port": 7}})),
