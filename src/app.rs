@@ -62,6 +62,7 @@ use crate::{
     route::Router,
     serve::{Auditing, Handler, Health, Published, Served, StateDir, expiry::Expiries},
     stores::{self, Stores},
+    upstream,
     write::{Writer, journal::KeyFile, live::LiveFleet},
 };
 use kubefold_serving::{Shutdown, health::Check};
@@ -363,20 +364,28 @@ async fn follow(mut reloads: Reloads, applied: Arc<Applied>) {
     }
 }
 
+/// Checks of kubefold's own: what a member says of those is about the member.
+const OWN_CHECKS: [&str; 4] = ["ping", "informer-sync", "shutdown", "state"];
+
 /// kubefold is ready when every member has been tried, with whatever result. A kube-apiserver's check of this name is the same:
-/// what it serves from memory was filled once. The state of each member is told beside it, and never makes kubefold unready.
+/// what it serves from memory was filled once. The checks that members pass and the state of each member are told beside it, and
+/// never make kubefold unready.
 fn checks(registry: &Registry) -> Vec<Check> {
     let members = registry.members();
     let untried: Vec<&str> =
         members.iter().filter(|member| !member.tried()).map(|member| member.name().as_str()).collect();
     let note = if untried.is_empty() { String::new() } else { format!("not tried yet: {}", untried.join(", ")) };
-    let synced = Check { name: "informer-sync".to_owned(), ready: untried.is_empty(), note };
-    let state = |member: &Arc<Member>| Check {
-        name: format!("member/{}", member.name()),
-        ready: true,
-        note: member.describe(),
-    };
-    std::iter::once(synced).chain(members.iter().map(state)).collect()
+    let mut checks = vec![Check::of("informer-sync", untried.is_empty(), note)];
+    for member in members.iter().filter(|member| member.health() == upstream::Health::Ready) {
+        for name in member.passed_checks().iter() {
+            if !OWN_CHECKS.contains(&&**name) && checks.iter().all(|check| check.name != **name) {
+                checks.push(Check::information(name.to_string(), String::new()));
+            }
+        }
+    }
+    let state = |member: &Arc<Member>| Check::information(format!("member/{}", member.name()), member.describe());
+    checks.extend(members.iter().map(state));
+    checks
 }
 
 /// What a member refuses is tried again after so long.

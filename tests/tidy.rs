@@ -35,6 +35,7 @@ const LAYERS: &[&[&str]] = &[
 const APISERVER_LAYERS: &[&[&str]] = &[
     &["schema", "cron"],
     &["patch", "kinds"],
+    &["webhook"],
     &["storage"],
     &["registry"],
     &["definitions"],

@@ -249,7 +249,7 @@ impl Records {
     pub(super) fn check(&self) -> Option<Check> {
         let Self::Postgres(of) = self else { return None };
         let figures = of.figures();
-        Some(Check { name: "state".to_owned(), ready: !figures.is_lost, note: figures.error.unwrap_or_default() })
+        Some(Check::of("state", !figures.is_lost, figures.error.unwrap_or_default()))
     }
 
     /// Registers what is counted about the database.

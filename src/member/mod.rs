@@ -249,6 +249,11 @@ impl Member {
         self.probe_state.silent_for()
     }
 
+    /// The checks that it passed when it was ready last, as a kube-apiserver names and orders them: `etcd`, `log`, ...
+    pub fn passed_checks(&self) -> Arc<[Box<str>]> {
+        self.probe_state.passed()
+    }
+
     /// One line about its health: `west is down (for 12s): connection refused`.
     pub fn describe(&self) -> String {
         self.health().describe(self.name.as_str(), Instant::now())

@@ -17,8 +17,10 @@ const PROBE_GAP: Duration = Duration::from_millis(200);
 /// Between two probes of any members that are ready: many members are probed less often each. A request that fails has its
 /// member probed at once.
 const PROBE_SPACING: Duration = Duration::from_millis(40);
-/// A failing `/readyz` lists its checks.
+/// `/readyz?verbose` lists its checks.
 const READYZ_BYTES_MAX: usize = 64 << 10;
+/// So many of them are remembered; a kube-apiserver has 40.
+const CHECKS_MAX: usize = 100;
 
 /// Probes without end: whoever runs it drops it when the member is removed.
 pub(super) async fn run(member: Arc<Member>) {
@@ -105,7 +107,7 @@ fn failed(member: &Member, error: &UpstreamError) -> (Input, Option<Cause>) {
 
 /// `None` if it says yes, otherwise what it says.
 async fn readyz(member: &Member) -> Result<Option<(StatusCode, Arc<str>)>, UpstreamError> {
-    let request = Outgoing::document("/readyz");
+    let request = Outgoing::document("/readyz?verbose");
     let unfit = |error: OutgoingError| UpstreamError::new(&member.name, Failure::Request(error.to_string().into()));
     let request = request.map_err(unfit)?;
     let asked = Instant::now();
@@ -115,7 +117,10 @@ async fn readyz(member: &Member) -> Result<Option<(StatusCode, Arc<str>)>, Upstr
     let body = collect(response.into_body(), READYZ_BYTES_MAX).await?;
     Cause::of_status(code).into_iter().for_each(|cause| member.meter().failed(cause));
     let said: Arc<str> = match code {
-        StatusCode::OK => return Ok(None),
+        StatusCode::OK => {
+            member.probe_state.set_passed(marked(&String::from_utf8_lossy(&body), "[+]").take(CHECKS_MAX));
+            return Ok(None);
+        }
         StatusCode::UNAUTHORIZED => {
             member.upstream.credential_refused().await;
             "it refuses kubefold's own credential (401)".into()
@@ -127,15 +132,15 @@ async fn readyz(member: &Member) -> Result<Option<(StatusCode, Arc<str>)>, Upstr
     Ok(Some((code, said)))
 }
 
+/// The checks of an answer that have a mark: `[+]` for those that passed, `[-]` for those that did not.
+fn marked<'a>(text: &'a str, mark: &'a str) -> impl Iterator<Item = &'a str> + Clone {
+    text.lines().filter_map(move |line| line.strip_prefix(mark)?.split_whitespace().next())
+}
+
 /// `not ready (500): etcd, informer-sync`: the checks that a kube-apiserver marks with `[-]`.
 fn unready(code: StatusCode, body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
-    let checks: Vec<_> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("[-]"))
-        .filter_map(|line| line.split_whitespace().next())
-        .take(8)
-        .collect();
+    let checks: Vec<_> = marked(&text, "[-]").take(8).collect();
     match checks.as_slice() {
         [] => format!("not ready ({})", code.as_u16()),
         checks => format!("not ready ({}): {}", code.as_u16(), checks.join(", ")),

@@ -140,7 +140,7 @@ impl Holder {
             }
             None => (false, holder),
         };
-        Check { name: "state".to_owned(), ready, note }
+        Check::of("state", ready, note)
     }
 
     /// Whether it answered the last probe.

@@ -48,12 +48,13 @@ impl Health {
         if let Err(status) = deadline::check(method, path.group, query) {
             return status.into_response();
         }
-        let mut checks = vec![Check { name: "ping".to_owned(), ready: true, note: String::new() }];
-        if path.group != "livez" {
-            checks.extend(self.readiness.checks());
-            let draining = self.draining.is_cancelled();
-            let note = if draining { "kubefold is shutting down".to_owned() } else { String::new() };
-            checks.push(Check { name: "shutdown".to_owned(), ready: !draining, note });
+        let draining = self.draining.is_cancelled();
+        let note = if draining { "kubefold is shutting down".to_owned() } else { String::new() };
+        let mut checks = vec![Check::of("ping", true, String::new())];
+        checks.extend(self.readiness.checks());
+        checks.push(Check::of("shutdown", !draining, note));
+        if path.group == "livez" {
+            checks.retain(|check| check.informs || check.name == "ping");
         }
         if path.check.is_none() {
             let counted = health::included(query, &checks).map(|check| (check.name.as_str(), check.ready));

@@ -146,7 +146,7 @@ async fn edge(limits: Limits) -> Edge {
     let address = listener.address().unwrap();
     let (draining, dropped) = (CancellationToken::new(), std::sync::Arc::default());
     let stage = Stage { draining: draining.clone(), dropped: std::sync::Arc::clone(&dropped) };
-    let checks = || vec![Check { name: "east".into(), ready: true, note: String::new() }];
+    let checks = || vec![Check::of("east", true, String::new())];
     let tokens = folder.path().join("tokens.csv");
     std::fs::write(&tokens, "abc,robot,,bots\n").unwrap();
     let sources = Sources { tokens: Some(tokens), ..Sources::default() };

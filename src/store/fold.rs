@@ -33,6 +33,8 @@ pub(super) struct Fold {
     pub(super) held: u32,
     /// How many of them have made a part of what may never become an object.
     pub(super) withheld: u32,
+    /// The first state that each part took on since somebody holds the key: what a write made of it, before any controller.
+    pub(super) first: Vec<Arc<Part>>,
     /// Members whose part is shown as a member-local object: those of a second placement under this key, and while a writer holds the
     /// key those that were member-local objects until now.
     pub(super) exposed: Vec<MemberName>,
@@ -117,6 +119,13 @@ impl Fold {
         let firsts = if self.is_mixed { self.parts.len() } else { 1 };
         let placed = self.parts.iter().filter(|part| part.marker.is_some());
         placed.take(firsts).any(|part| part.lists(member)) && !self.shows(member)
+    }
+
+    /// Notes what a part first became since somebody holds the key.
+    pub(super) fn note_first(&mut self, part: &Arc<Part>) {
+        if self.held > 0 && self.first.iter().all(|first| first.member != part.member) {
+            self.first.push(Arc::clone(part));
+        }
     }
 
     /// Puts a part in the place of an earlier state of it, which it gives, or among the others.

@@ -47,6 +47,18 @@ pub struct Hold {
 }
 
 impl Hold {
+    /// Ends the hold with two events, and gives what the first told: what the parts first became under it. The second tells what they
+    /// are by now, if that is something else. So a status that a controller corrects at once is seen as it was written, too.
+    pub fn release_as_written(mut self) -> Option<Arc<Entry>> {
+        let store = self.store.take()?;
+        store.change(|inner| {
+            inner.show_first(&self.key, self.kind);
+            let written = inner.objects.get(self.key.as_str()).cloned();
+            inner.release(&self.key, self.kind);
+            written
+        })
+    }
+
     /// Ends the hold, and gives what is shown from then on: the very version that its one event told.
     pub fn release(mut self) -> Option<Arc<Entry>> {
         let store = self.store.take()?;

@@ -41,6 +41,7 @@ impl Sequencer {
             self.note_part(key, &part);
         }
         let Some(fold) = self.folds.get_mut(key) else { return };
+        fold.note_first(&part);
         let members = self.members_epoch;
         if before.is_some_and(|before| before.stands_as(&part)) && fold.shape(members).is_some() {
             self.part_goes_on(key, part);
@@ -528,8 +529,30 @@ impl Sequencer {
         if let Some(fold) = self.folds.get_mut(key) {
             fold.held = fold.held.saturating_sub(1);
             fold.withheld = fold.withheld.saturating_sub(u32::from(kind == HoldKind::HalfMade));
+            if fold.held == 0 {
+                fold.first.clear();
+            }
         }
         self.refold(key);
+    }
+
+    /// Shows what the parts of a key first became under the hold that ends next.
+    pub(super) fn show_first(&mut self, key: &str, kind: HoldKind) {
+        let order = Arc::clone(&self.shared.naming);
+        let Some(fold) = self.folds.get_mut(key).filter(|fold| fold.held == 1) else { return };
+        let mut now = Vec::new();
+        for part in std::mem::take(&mut fold.first) {
+            // A part that is gone since, or another object, is told as it is.
+            let is_there = fold.part(&part.member).is_some_and(|there| there.uid == part.uid);
+            now.extend(is_there.then(|| fold.put(part, order.members())).flatten());
+        }
+        fold.shape = None;
+        self.refold_unless(key, kind == HoldKind::HalfMade);
+        let Some(fold) = self.folds.get_mut(key) else { return };
+        for part in now {
+            fold.put(part, order.members());
+        }
+        fold.shape = None;
     }
 }
 

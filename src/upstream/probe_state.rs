@@ -41,6 +41,8 @@ pub struct ProbeState {
     conditions: Arc<AtomicU64>,
     latency_micros: AtomicU64,
     last_error: Mutex<Option<LastError>>,
+    /// The checks that it passed when it was asked last.
+    passed: Mutex<Arc<[Box<str>]>>,
     /// When it was asked what it has not answered since; nor has it answered anything else.
     asked: Mutex<Option<Instant>>,
 }
@@ -57,8 +59,22 @@ impl ProbeState {
             conditions,
             latency_micros: AtomicU64::new(0),
             last_error: Mutex::default(),
+            passed: Mutex::default(),
             asked: Mutex::default(),
         })
+    }
+
+    /// The checks that the member passed when it was ready last, as a kube-apiserver names and orders them.
+    pub(crate) fn passed(&self) -> Arc<[Box<str>]> {
+        Arc::clone(&self.passed.lock())
+    }
+
+    /// Remembers the checks that it passes.
+    pub(crate) fn set_passed<'a>(&self, checks: impl Iterator<Item = &'a str> + Clone) {
+        let mut passed = self.passed.lock();
+        if !passed.iter().map(|name| &**name).eq(checks.clone()) {
+            *passed = checks.map(Box::from).collect();
+        }
     }
 
     /// Counts failed requests to the member.

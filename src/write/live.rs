@@ -289,6 +289,12 @@ impl Fleet for LiveFleet {
         shown
     }
 
+    async fn release_as_written(&self, mut hold: LiveHold) -> Option<Visible> {
+        let shown = hold.fold.take().and_then(Hold::release_as_written).map(|entry| shown(&entry));
+        hold.twins.clear();
+        shown
+    }
+
     fn withhold(&self, of: &Key) {
         self.stores.withhold(&of.gvr, key(&of.namespace, &of.name));
     }

@@ -134,15 +134,25 @@ async fn kubectl_discovers(fleet: &Kubefold) {
 }
 
 async fn readiness_names_members(fleet: &Kubefold) {
-    for path in ["/readyz?verbose", "/healthz?verbose"] {
+    // What every member's kube-apiserver passes, in its own names, and the members beside it.
+    let asked = fleet.request(Method::GET, "/clusters/east/livez?verbose", "").await;
+    let passed = String::from_utf8(asked.body.to_vec()).unwrap();
+    let passed: Vec<&str> = passed.lines().filter(|line| line.starts_with("[+]")).collect();
+    assert!(passed.len() > 20 && passed.contains(&"[+]etcd ok"), "{passed:?}");
+    for path in ["/readyz?verbose", "/livez?verbose", "/healthz?verbose"] {
         let ready = fleet.request(Method::GET, path, "").await;
         let text = String::from_utf8(ready.body.to_vec()).unwrap();
         assert_eq!(ready.status, StatusCode::OK);
         for member in ["east", "west", "north"] {
             assert!(text.lines().any(|line| line.starts_with(&format!("[+]member/{member} ok"))), "{text}");
         }
+        for check in &passed {
+            assert!(text.lines().any(|line| line == *check), "{path} has no {check}: {text}");
+        }
     }
-    assert_eq!(fleet.request(Method::GET, "/readyz/member/west", "").await.status, StatusCode::OK);
+    for check in ["/readyz/member/west", "/livez/etcd", "/readyz/etcd"] {
+        assert_eq!(fleet.request(Method::GET, check, "").await.status, StatusCode::OK, "{check}");
+    }
     assert_eq!(fleet.request(Method::GET, "/readyz/member/south", "").await.status, StatusCode::NOT_FOUND);
     assert_eq!(fleet.kubectl(&["get", "--raw", "/readyz"]).await.ok().trim(), "ok");
 }

@@ -11,6 +11,7 @@
 //! - `patch`: JSON, merge, strategic and apply patches; managed fields
 //! - `cron`: schedules of cron jobs, for `kinds` and `sim`
 //! - `kinds`: what a server knows of a kind, its strategy, and the built-in kinds
+//! - `webhook`: calls of webhooks over HTTPS
 //! - `stored`: objects as they are stored
 //! - `storage`: keys, values, revisions, watches: a trait, memory, a file of SQLite, PostgreSQL, etcd
 //! - `registry`: create, get, list, watch, update, patch, delete over a storage, for any kind
@@ -52,6 +53,7 @@ mod stored;
 #[cfg(feature = "demo")]
 mod streaming;
 pub mod typed;
+mod webhook;
 
 use futures::future::BoxFuture;
 use http::{Request, Response};

@@ -21,6 +21,20 @@ pub struct Check {
     pub ready: bool,
     /// Cause and age, such as `down for 12s: connection refused`; empty where all is well.
     pub note: String,
+    /// It never fails, so `/livez` has it, too.
+    pub informs: bool,
+}
+
+impl Check {
+    /// One that says whether something is ready.
+    pub fn of(name: &str, ready: bool, note: String) -> Self {
+        Self { name: name.to_owned(), ready, note, informs: false }
+    }
+
+    /// One that informs, and never fails.
+    pub fn information(name: String, note: String) -> Self {
+        Self { name, ready: true, note, informs: true }
+    }
 }
 
 /// What readiness depends on; `app` knows.
@@ -143,9 +157,9 @@ mod tests {
 
     async fn ask(target: &str, known: bool) -> (u16, String) {
         let checks = [
-            Check { name: "ping".into(), ready: true, note: String::new() },
-            Check { name: "east".into(), ready: true, note: "degraded for 3s: slow".into() },
-            Check { name: "west".into(), ready: false, note: "not tried yet".into() },
+            Check::of("ping", true, String::new()),
+            Check::of("east", true, "degraded for 3s: slow".into()),
+            Check::of("west", false, "not tried yet".into()),
         ];
         let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
         let response = answer(HealthPath::of(path).unwrap(), query, &checks, known);

@@ -64,7 +64,7 @@ impl StorageState {
 impl Readiness for StorageState {
     fn checks(&self) -> Vec<Check> {
         let fault = self.fault.lock().clone();
-        vec![Check { name: CHECK.to_owned(), ready: fault.is_none(), note: fault.unwrap_or_default() }]
+        vec![Check::of(CHECK, fault.is_none(), fault.unwrap_or_default())]
     }
 }
 

@@ -53,6 +53,8 @@ enum Special {
     Revisions(String, String),
     /// What a quota's part has used.
     Used(Map<String, Value>),
+    /// Pods that a budget's part knows are being evicted, and since when.
+    Disrupted(Map<String, Value>),
     /// By which addresses a part is reached from outside.
     Addresses(Vec<Address>),
 }
@@ -65,6 +67,7 @@ struct JobTimes {
     uncounted: [Vec<String>; 2],
 }
 
+const DISRUPTED: &str = "disruptedPods";
 const UNCOUNTED: &str = "uncountedTerminatedPods";
 const UNCOUNTED_LISTS: [&str; 2] = ["succeeded", "failed"];
 
@@ -81,15 +84,13 @@ impl Summand {
             FoldKind::StatefulSet => text(status, "currentRevision")
                 .zip(text(status, "updateRevision"))
                 .map_or(Special::Nothing, |(current, update)| Special::Revisions(current, update)),
-            FoldKind::ResourceQuota => raw(status, "used")
-                .and_then(|used| serde_json::from_str(used).ok())
-                .map_or(Special::Nothing, Special::Used),
+            FoldKind::ResourceQuota => object(status, "used").map_or(Special::Nothing, Special::Used),
+            FoldKind::PodDisruptionBudget => object(status, DISRUPTED).map_or(Special::Nothing, Special::Disrupted),
             FoldKind::Service | FoldKind::Ingress => Special::Addresses(balancer::addresses(status)),
             FoldKind::Deployment
             | FoldKind::ReplicaSet
             | FoldKind::ReplicationController
             | FoldKind::DaemonSet
-            | FoldKind::PodDisruptionBudget
             | FoldKind::HorizontalPodAutoscaler
             | FoldKind::Other
             | FoldKind::Declared(_) => Special::Nothing,
@@ -161,6 +162,7 @@ pub(super) fn fold(
     match kind {
         FoldKind::Job => job(home, parts),
         FoldKind::StatefulSet => revisions(home, parts),
+        FoldKind::PodDisruptionBudget => disrupted(home, parts),
         FoldKind::ResourceQuota => {
             let used = all(parts).filter_map(|part| match &part.special {
                 Special::Used(used) => Some(used),
@@ -185,7 +187,6 @@ pub(super) fn fold(
         | FoldKind::ReplicaSet
         | FoldKind::ReplicationController
         | FoldKind::DaemonSet
-        | FoldKind::PodDisruptionBudget
         | FoldKind::HorizontalPodAutoscaler
         | FoldKind::Other
         | FoldKind::Declared(_) => {}
@@ -199,6 +200,21 @@ fn budget(home: &mut ObjectEdits<'_>, whole: Eviction) {
         if home.member(key).is_some() {
             home.set(key, number.to_string().into_bytes());
         }
+    }
+}
+
+/// A budget knows the pods that are being evicted in any member: each part's controller forgets those that its member does not have.
+fn disrupted(home: &mut ObjectEdits<'_>, parts: &dyn Summands) {
+    let pods = all(parts).filter_map(|part| match &part.special {
+        Special::Disrupted(pods) => Some(pods),
+        _ => None,
+    });
+    let mut united = Map::new();
+    for (pod, since) in pods.flatten() {
+        united.entry(pod.as_str()).or_insert_with(|| since.clone());
+    }
+    if !united.is_empty() {
+        set(home, DISRUPTED, Value::Object(united).to_string().into_bytes());
     }
 }
 
@@ -230,6 +246,10 @@ fn all(parts: &dyn Summands) -> impl Iterator<Item = &Summand> {
 
 fn raw<'a>(part: &[Member<'a>], key: &str) -> Option<&'a str> {
     part.iter().find(|entry| entry.name == key).map(|entry| entry.raw).filter(|raw| *raw != "null")
+}
+
+fn object(part: &[Member<'_>], key: &str) -> Option<Map<String, Value>> {
+    serde_json::from_str(raw(part, key)?).ok()
 }
 
 fn text(part: &[Member<'_>], key: &str) -> Option<String> {

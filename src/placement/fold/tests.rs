@@ -182,6 +182,16 @@ fn a_companion_reads_back_as_it_is_written() {
     assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("InsufficientPods")));
     assert_eq!(all_well["status"]["conditions"][0]["status"], "True");
 
+    let evicting = |pod: &str| {
+        let mut part = budget(1, 1);
+        part["status"]["disruptedPods"] = json!({pod: "2026-01-01T00:00:00Z"});
+        part
+    };
+    let evicted = shown(&[budget(1, 1), evicting("b"), evicting("a")], FoldKind::PodDisruptionBudget);
+    let since = "2026-01-01T00:00:00Z";
+    assert_eq!(evicted["status"]["disruptedPods"], json!({"b": since, "a": since}));
+    assert_eq!(all_well["status"].get("disruptedPods"), None);
+
     // The only part of an autoscaler need not say it either.
     let hpa = noted(r#"{"maxReplicas":10,"minReplicas":1}"#, json!({"minReplicas": 1, "maxReplicas": 8}), json!({}));
     assert_eq!(shown(&[hpa], FoldKind::HorizontalPodAutoscaler)["spec"], json!({"minReplicas": 1, "maxReplicas": 10}));

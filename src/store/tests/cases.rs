@@ -276,6 +276,37 @@ fn a_held_key_is_one_event() {
     assert_eq!((fleet.news(DEPLOYMENTS), fleet.keys(DEPLOYMENTS).len()), (vec!["DELETED a/web".to_owned()], 0));
 }
 
+#[test]
+fn a_status_is_told_as_written_though_it_was_corrected_under_the_hold() {
+    let mut fleet = Fleet::new();
+    let order = [EAST, WEST];
+    for at in order {
+        fleet.is(at, &part(at, 20, 1, &order));
+    }
+    fleet.news(DEPLOYMENTS);
+    let shown = |fleet: &Fleet| fleet.json(DEPLOYMENTS, "a/web")["metadata"]["annotations"].clone();
+    let (store, before) = (Arc::clone(&fleet.stores[DEPLOYMENTS]), shown(&fleet));
+    // The writer changes both parts, and a controller of the home takes that back at once.
+    let hold = store.hold("a/web");
+    for at in order {
+        fleet.is(at, &Doc { annotations: 1, ..part(at, 21, 1, &order) });
+    }
+    fleet.is(EAST, &part(EAST, 22, 1, &order));
+    assert_eq!(fleet.news(DEPLOYMENTS), [""; 0]);
+    let written = hold.release_as_written().unwrap();
+    let written: Value = serde_json::from_slice(written.json()).unwrap();
+    assert_ne!(written["metadata"]["annotations"], before);
+    assert_eq!(shown(&fleet), before);
+    assert_eq!(fleet.news(DEPLOYMENTS), ["MODIFIED a/web", "MODIFIED a/web"]);
+    // A part that is gone meanwhile is not told of again.
+    let hold = store.hold("a/web");
+    fleet.is(WEST, &Doc { annotations: 1, ..part(WEST, 30, 1, &order) });
+    fleet.gone(WEST, &part(WEST, 31, 1, &order));
+    drop(hold.release_as_written());
+    assert_eq!(fleet.news(DEPLOYMENTS), ["MODIFIED a/web"]);
+    assert_eq!(fleet.json(DEPLOYMENTS, "a/web")["metadata"]["annotations"]["kubefold.io/clusters"], "east");
+}
+
 /// A store that three members fill with the parts of `web` while somebody holds what `held` says.
 fn opened_under<H>(held: impl FnOnce(&Arc<FleetStore>) -> H) -> (Arc<FleetStore>, H) {
     let shared = shared(naming(Names::Suffixed, 3));

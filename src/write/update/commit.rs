@@ -168,7 +168,11 @@ impl<F: Fleet> Committed<'_, F> {
             // A step that is not noted costs a restart one question to its member.
             writer.journal.finish(entry.id);
         }
-        let now = writer.fleet.release(hold).await;
+        let now = if planned.work.subresource() == "status" {
+            writer.fleet.release_as_written(hold).await
+        } else {
+            writer.fleet.release(hold).await
+        };
         if behind {
             writer.settle_later(entry.id);
         }

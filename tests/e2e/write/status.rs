@@ -1,10 +1,10 @@
-//! A status that a client writes is seen as it was written, until a controller corrects it. Here there is no controller.
+//! A status that a client writes is seen as it was written, until a controller corrects it.
 
 use http::header;
 use serde_json::json;
 
 use super::*;
-use testbed::samples::namespace;
+use testbed::{MemberOptions, samples::namespace};
 
 const MEMBERS: [&str; 3] = ["east", "west", "north"];
 const JSON_PATCH: &str = "application/json-patch+json";
@@ -137,4 +137,33 @@ async fn a_status_is_seen_as_it_was_written() {
     };
     let writes = json!([written(6, 6), written(0, 1), written(7, 20)]);
     is_seen(&bed, &api, "daemonsets", &workload("DaemonSet"), [report(2), report(0), report(1)], writes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_is_told_before_controllers_correct_it() {
+    let bed = Testbed::start(&MEMBERS, MemberOptions::with_workloads(1)).await;
+    let fleet = Kubefold::before(bed.members()).await;
+    let (api, path) = (fleet.api().await, format!("{DEPLOYMENTS}/told"));
+    api.create(DEPLOYMENTS, &deployment("told", 3)).await;
+    let is_ready = |shown: &Value| shown["status"]["readyReplicas"] == 3 && shown["status"]["observedGeneration"] == 3;
+    let shown = eventually(PODS, async || {
+        let shown = api.get(&path).await;
+        if is_ready(&shown) { Ok(shown) } else { Err(shown) }
+    })
+    .await;
+    let from = text(&shown, "/metadata/resourceVersion");
+    let mut watch = api.watch(&format!("{DEPLOYMENTS}?watch=true&resourceVersion={from}")).await;
+    let body = json!({"status": {"readyReplicas": 0, "availableReplicas": 0}});
+    let told = patch(&api, &format!("{path}/status"), STRATEGIC, &body).await.ok();
+    assert_eq!((told["status"].get("readyReplicas"), &told["status"]["replicas"]), (None, &json!(3)), "{told}");
+    // Everything else in the status may change meanwhile; what was written is an event with the answer's revision.
+    let mut seen = false;
+    loop {
+        let event = watch.next(PODS).await.expect("a watch that stays open");
+        let object = &event["object"];
+        seen |= object["metadata"]["resourceVersion"] == told["metadata"]["resourceVersion"] && *object == told;
+        if seen && is_ready(object) {
+            break;
+        }
+    }
 }

@@ -9,7 +9,6 @@ use futures::future::join_all;
 use serde_json::{Map, Value, json};
 
 use super::{
-    client::ClientError,
     matching::{Matched, Seen},
     namespace::namespace_of,
     patched::{Typed, internal, patched},
@@ -20,6 +19,7 @@ use super::{
 use crate::{
     registry::{AdmissionRequest, Plugin, Registry, Rounds},
     rules::Inputs,
+    webhook::ClientError,
 };
 use kubefold_serving::audit;
 use kubefold_wire::{
@@ -48,12 +48,24 @@ enum CallError {
     /// There is nothing to send.
     #[error("could not create admission objects: {0}")]
     Objects(&'static str),
+    /// Its configuration does not let it be called.
+    #[error("could not get REST client: {0}")]
+    Configuration(ClientError),
     /// Nothing came back.
-    #[error(transparent)]
-    Client(#[from] ClientError),
+    #[error("failed to call webhook: {0}")]
+    Client(ClientError),
     /// Something else came back.
     #[error(transparent)]
     Answer(#[from] AnswerError),
+}
+
+impl From<ClientError> for CallError {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Configuration(_) => Self::Configuration(error),
+            other => Self::Client(other),
+        }
+    }
 }
 
 /// A write that webhooks are asked about.
@@ -165,8 +177,9 @@ impl Case<'_> {
         if !webhook.selects(request, seen_by) {
             return Ok(None);
         }
-        let both = seen(request, &matched, object).and_then(|new| Ok((new, seen(request, &matched, request.old)?)));
-        let (object, old) = both.map_err(|error| internal(error.to_string()))?;
+        let seen = async |object| seen(registry, request, &matched, object).await;
+        let object = seen(object).await.map_err(|error| internal(error.to_string()))?;
+        let old = seen(request.old).await.map_err(|error| internal(error.to_string()))?;
         if webhook.has_conditions() {
             let described = described(request, &matched, registry.caller());
             let inputs = Inputs {
@@ -253,7 +266,8 @@ impl Case<'_> {
         if typed.kind.is_some() {
             new = typed.completed(new).map_err(|error| refused(error.to_string()))?;
         }
-        taken(self.request, &call.matched, new).map(Some).map_err(|error| refused(error.to_string()))
+        let taken = taken(self.registry, self.request, &call.matched, new).await;
+        taken.map(Some).map_err(|error| refused(error.to_string()))
     }
 
     /// Does what the failure policy says.

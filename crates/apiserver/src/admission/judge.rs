@@ -11,14 +11,11 @@ use super::{
     binding::Binding,
     invocation::{Hook, Invocation, Misconfigured, is_exempt, select},
     policy::Policy,
-    request::refused,
+    request::{SeenError, refused},
     validation::{Denial, Validations},
     versions::Versions,
 };
-use crate::{
-    kinds::ConversionError,
-    registry::{AdmissionRequest, Registry},
-};
+use crate::registry::{AdmissionRequest, Registry};
 use kubefold_serving::audit;
 use kubefold_wire::status::{Cause, Reason, Status};
 
@@ -36,7 +33,7 @@ struct Refusal {
 /// Why a policy does not see a write.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to convert object version: {0}")]
-struct UnseenError(#[from] ConversionError);
+struct UnseenError(#[from] SeenError);
 
 /// One write, and what was found out about it.
 struct Case<'a> {
@@ -64,7 +61,7 @@ pub(super) async fn judge(
     let mut case = Case { registry, versions, refusals: Vec::new(), annotations: BTreeMap::new() };
     for found in &selection.found {
         match found {
-            Ok(invocation) => case.ask(invocation),
+            Ok(invocation) => case.ask(invocation).await,
             Err(misconfigured) => case.fail(misconfigured),
         }
     }
@@ -95,9 +92,9 @@ impl Case<'_> {
     }
 
     /// Has a policy judge.
-    fn ask(&mut self, invocation: &Invocation<Validations>) {
+    async fn ask(&mut self, invocation: &Invocation<Validations>) {
         let Invocation { policy, binding, matched, param } = invocation;
-        let place = self.versions.place_of(matched).map_err(UnseenError::from);
+        let place = self.versions.place_of(matched).await.map_err(UnseenError::from);
         let version = match place.as_ref().map(|place| self.versions.at(*place)) {
             Ok(version) => version,
             Err(error) => return self.fail(&Misconfigured::new(policy, Some(binding), error)),

@@ -16,17 +16,15 @@
 //! - `request`: a write as an `AdmissionRequest`, in the version that is wanted. Pure
 //! - `namespace`: the namespace of a write
 //! - `status`: says in policies that they are in force
-//! - `client`: calls over HTTPS
 //! - `webhook`: a webhook of a configuration
 //! - `review`: an `AdmissionReview`, and what the answer means. Pure
 //! - `dispatch`: all webhooks about one write
 //!
-//! May name: `registry`, `kinds`, `rules`, `schema`, `patch`.
+//! May name: `registry`, `kinds`, `rules`, `schema`, `patch`, and `webhook`, which makes the calls.
 //!
 //! Source: kubernetes/apiserver `pkg/admission/plugin/{policy,webhook}/`.
 
 mod binding;
-mod client;
 mod conditions;
 mod dispatch;
 mod installed;

@@ -29,6 +29,7 @@ struct Refusal {
 
 /// One write, and what became of it.
 struct Case<'a> {
+    registry: &'a Registry,
     request: &'a AdmissionRequest<'a>,
     versions: Versions<'a>,
     /// The version that the last policy saw, and whether anybody changed it.
@@ -58,7 +59,7 @@ pub(super) async fn mutate(
     }
     let selection = select(hooks, registry, request, object.as_ref()).await?;
     let versions = Versions::new(registry, request, object.as_ref(), selection.namespace);
-    let mut case = Case { request, versions, last: None, refusals: Vec::new() };
+    let mut case = Case { registry, request, versions, last: None, refusals: Vec::new() };
     for misconfigured in selection.found.iter().filter_map(|found| found.as_ref().err()) {
         case.misconfigured(misconfigured, None);
     }
@@ -67,9 +68,9 @@ pub(super) async fn mutate(
     if invocations().next().is_some() {
         rounds.begin(Plugin::Policies, object.as_ref());
         for invocation in invocations() {
-            case.invoke(invocation, rounds)?;
+            case.invoke(invocation, rounds).await?;
         }
-        new = case.changed(rounds)?;
+        new = case.changed(rounds).await?;
         rounds.end(Plugin::Policies, new.as_ref().or(object.as_ref()));
     }
     match case.refused(object.as_ref()) {
@@ -82,9 +83,9 @@ impl Case<'_> {
     /// Has a policy change the object.
     ///
     /// Errors: what it makes of the object is none.
-    fn invoke(&mut self, invocation: &Invocation<Mutations>, rounds: &mut Rounds) -> Result<(), Box<Status>> {
+    async fn invoke(&mut self, invocation: &Invocation<Mutations>, rounds: &mut Rounds) -> Result<(), Box<Status>> {
         let Invocation { policy, binding, matched, param } = invocation;
-        let place = match self.versions.place_of(matched) {
+        let place = match self.versions.place_of(matched).await {
             Ok(place) => place,
             Err(error) => {
                 self.misconfigured(&Misconfigured::new(policy, None, &error), Some(Reason::Invalid));
@@ -145,13 +146,13 @@ impl Case<'_> {
     /// The object of the write as policies changed it; `None`: none of them did.
     ///
     /// Errors: it cannot be said in the version of the write.
-    fn changed(&self, rounds: &mut Rounds) -> Result<Option<Value>, Box<Status>> {
+    async fn changed(&self, rounds: &mut Rounds) -> Result<Option<Value>, Box<Status>> {
         let Some(last) = self.last.filter(|last| last.is_changed) else { return Ok(None) };
         let Some(version) = self.versions.at(last.place) else { return Ok(None) };
         let Some(object) = version.object.clone() else { return Ok(None) };
         // Whoever wants to is asked again, even if nothing differs.
         rounds.changed(Plugin::Policies);
-        let object = taken(self.request, &version.matched, object);
+        let object = taken(self.registry, self.request, &version.matched, object).await;
         object.map(Some).map_err(|error| internal(format!("failed to convert object: {error}")))
     }
 

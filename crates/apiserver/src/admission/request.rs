@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::matching::Matched;
 use crate::{
     kinds::{ConversionError, Kind, forbidden, put},
-    registry::AdmissionRequest,
+    registry::{AdmissionRequest, Registry},
     schema::arrange,
 };
 use kubefold_serving::caller::Caller;
@@ -18,6 +18,17 @@ use kubefold_wire::{
 
 /// The API group of policies and webhooks.
 pub const GROUP: &str = "admissionregistration.k8s.io";
+
+/// Why an object cannot be seen in another version.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SeenError {
+    /// This server cannot convert it.
+    #[error(transparent)]
+    Conversion(#[from] ConversionError),
+    /// Whoever converts it cannot.
+    #[error("{}", .0.message)]
+    Refused(Box<Status>),
+}
 
 /// The request without its objects and its UID.
 pub(super) fn described(request: &AdmissionRequest<'_>, matched: &Matched, caller: &Caller) -> Value {
@@ -66,15 +77,16 @@ pub(super) fn refused(request: &AdmissionRequest<'_>, object: Option<&Value>, wh
 /// An object of the request, as it is seen.
 ///
 /// Errors: it cannot be said in that version.
-pub(super) fn seen(
+pub(super) async fn seen(
+    registry: &Registry,
     request: &AdmissionRequest<'_>,
     matched: &Matched,
     object: Option<&Value>,
-) -> Result<Option<Value>, ConversionError> {
+) -> Result<Option<Value>, SeenError> {
     let Some(object) = object else { return Ok(None) };
     match kind_of_seen(request, matched).zip(matched.other.as_deref()) {
         None => Ok(Some(object.clone())),
-        Some((_, other)) => converted(object, request.kind, other).map(Some),
+        Some((_, other)) => converted(registry, object, request.kind, other).await.map(Some),
     }
 }
 
@@ -87,21 +99,25 @@ pub(super) fn kind_of_seen<'k>(request: &AdmissionRequest<'k>, matched: &'k Matc
 /// An object that was changed as it was seen, as the request has it.
 ///
 /// Errors: it cannot be said in the version of the request.
-pub(super) fn taken(
+pub(super) async fn taken(
+    registry: &Registry,
     request: &AdmissionRequest<'_>,
     matched: &Matched,
     object: Value,
-) -> Result<Value, ConversionError> {
+) -> Result<Value, SeenError> {
     match kind_of_seen(request, matched).zip(matched.other.as_deref()) {
         None => Ok(object),
-        Some((_, other)) => converted(&object, other, request.kind),
+        Some((_, other)) => converted(registry, &object, other, request.kind).await,
     }
 }
 
 /// An object of a kind in another version.
 ///
 /// Errors: it cannot be said in that version.
-fn converted(object: &Value, from: &Kind, to: &Kind) -> Result<Value, ConversionError> {
+async fn converted(registry: &Registry, object: &Value, from: &Kind, to: &Kind) -> Result<Value, SeenError> {
+    if let Some(object) = registry.converted(object, to).await.map_err(|status| SeenError::Refused(Box::new(status)))? {
+        return Ok(object);
+    }
     let mut object = to.strategy.from_storage(from.strategy.to_storage(object.clone())?)?;
     put(&mut object, "kind", Some(to.kind.as_str().into()));
     put(&mut object, "apiVersion", Some(api_version(&to.group, &to.version).into()));

@@ -6,10 +6,9 @@ use serde_json::Value;
 
 use super::{
     matching::Matched,
-    request::{described, seen},
+    request::{SeenError, described, seen},
 };
 use crate::{
-    kinds::ConversionError,
     registry::{AdmissionRequest, Registry},
     rules::Inputs,
 };
@@ -48,13 +47,13 @@ impl<'a> Versions<'a> {
     /// The place of a version.
     ///
     /// Errors: the objects cannot be said in it.
-    pub(super) fn place_of(&mut self, matched: &Matched) -> Result<usize, ConversionError> {
+    pub(super) async fn place_of(&mut self, matched: &Matched) -> Result<usize, SeenError> {
         if let Some(place) = self.each.iter().position(|version| version.matched.is_same(matched)) {
             return Ok(place);
         }
         self.each.push(Version {
-            object: seen(self.request, matched, self.object)?,
-            old: seen(self.request, matched, self.request.old)?,
+            object: seen(self.registry, self.request, matched, self.object).await?,
+            old: seen(self.registry, self.request, matched, self.request.old).await?,
             described: described(self.request, matched, self.registry.caller()),
             matched: matched.clone(),
         });

@@ -8,13 +8,13 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    client::{Client, ClientConfig},
     conditions::{ConditionError, is_matched},
     matching::{Matched, Rule, Seen, first, selects_namespace, selects_object},
 };
 use crate::{
     registry::{AdmissionRequest, Event, Index, Registry},
     rules::{Expression, Gives, Inputs, Scope},
+    webhook::{Client, ClientConfig},
 };
 use kubefold_wire::matching::ObjectSelector;
 

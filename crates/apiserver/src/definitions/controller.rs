@@ -13,7 +13,7 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{FINALIZER, GROUP, custom, definition_kind};
+use super::{FINALIZER, GROUP, conversion::converter, custom, definition_kind};
 use crate::{
     kinds::{Kind, put},
     registry::{DeleteOptions, Event, From, ListOptions, Part, Registry, Selection, WriteOptions},
@@ -204,7 +204,8 @@ impl Definitions {
             self.served.insert(name, Served { uid, generation, ends, kinds });
             return;
         }
-        let kinds: Vec<_> = custom::kinds(definition).into_iter().map(Arc::new).collect();
+        let kinds: Vec<_> =
+            custom::kinds(definition, converter(definition, self.registry.env())).into_iter().map(Arc::new).collect();
         for old in before.iter().flat_map(|before| &before.kinds) {
             if !kinds.iter().any(|kind| kind.version == old.version) {
                 self.registry.drop_kind(&old.group, &old.version, &old.plural);
@@ -226,7 +227,10 @@ impl Definitions {
             // From now on nothing new is made. It may be one that was on its way when this server began.
             self.serve(definition);
         }
-        let kind = self.served.get(&name).and_then(|served| served.kinds.first().cloned());
+        // What is stored in the version of its kind needs no conversion to go.
+        let is_served = self.served.get(&name).is_some_and(|served| !served.kinds.is_empty());
+        let stored = || custom::stored_kind(definition, converter(definition, self.registry.env()));
+        let kind = is_served.then(stored).flatten();
         let left = match &kind {
             None => 0,
             Some(kind) => {

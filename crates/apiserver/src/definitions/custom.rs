@@ -8,7 +8,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::{
-    kinds::{Context, ConversionError, Kind, Scale, Strategy, Subresource, forbidden, keep, put, set_generation},
+    kinds::{
+        Context, ConversionError, Converter, Kind, Scale, Strategy, Subresource, forbidden, keep, put, set_generation,
+    },
     rules::Rules,
     schema::{Types, arrange, bad_value, fill_defaults, prune, structural, validate, validate_update},
 };
@@ -25,13 +27,30 @@ const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", 
 const PART_VERBS: [&str; 3] = ["get", "patch", "update"];
 
 /// The kinds of the versions that are served, most preferred first.
-pub(super) fn kinds(definition: &Value) -> Vec<Kind> {
-    let text = |at: &str| access::text(definition, at);
+pub(super) fn kinds(definition: &Value, converter: Option<Arc<dyn Converter>>) -> Vec<Kind> {
     let versions = access::items(definition, "/spec/versions");
-    let is = |version: &Value, what: &str| version.get(what) == Some(&Value::Bool(true));
-    let storage = versions.iter().find(|version| is(version, "storage"));
     let mut served: Vec<&Value> = versions.iter().filter(|version| is(version, "served")).collect();
     served.sort_by_key(|version| std::cmp::Reverse(rank(name_of(version))));
+    made(definition, converter, &served)
+}
+
+/// The kind of the version that is stored, served or not.
+pub(super) fn stored_kind(definition: &Value, converter: Option<Arc<dyn Converter>>) -> Option<Kind> {
+    let stored = storage(definition)?;
+    made(definition, converter, &[stored]).pop()
+}
+
+fn is(version: &Value, what: &str) -> bool {
+    version.get(what) == Some(&Value::Bool(true))
+}
+
+fn storage(definition: &Value) -> Option<&Value> {
+    access::items(definition, "/spec/versions").iter().find(|version| is(version, "storage"))
+}
+
+/// The kinds of some versions.
+fn made(definition: &Value, converter: Option<Arc<dyn Converter>>, versions: &[&Value]) -> Vec<Kind> {
+    let text = |at: &str| access::text(definition, at);
     let (group, kind) = (text("/spec/group"), text("/status/acceptedNames/kind"));
     let names = |at: &str| access::texts(definition, at).map(str::to_owned).collect::<Vec<_>>();
     let whole = definition.to_string();
@@ -41,12 +60,13 @@ pub(super) fn kinds(definition: &Value) -> Vec<Kind> {
         let schema = version.pointer("/schema/openAPIV3Schema");
         Arc::new(structural(&type_name(group, name_of(version), kind), schema))
     };
-    let stored = storage.map(|version| Stored {
+    let stored = storage(definition).map(|version| Stored {
         api_version: format!("{group}/{}", name_of(version)),
         types: types_of(version),
         type_name: type_name(group, name_of(version), kind),
     });
-    let make = |version: &Value| {
+    let make = |version: &&Value| {
+        let version = *version;
         let name = name_of(version);
         let type_name = type_name(group, name, kind);
         let schema = version.pointer("/schema/openAPIV3Schema").cloned();
@@ -61,6 +81,7 @@ pub(super) fn kinds(definition: &Value) -> Vec<Kind> {
             ends_in: ends(definition).then(|| (group.to_owned(), text("/status/acceptedNames/plural").to_owned())),
             scale: scale.clone(),
             stored: stored.clone(),
+            converter: converter.clone(),
             rules: schema.as_ref().and_then(Rules::of),
             schema,
             printer: Columns::of_version(&whole, name).as_ref().map(Printer::custom),
@@ -85,7 +106,7 @@ pub(super) fn kinds(definition: &Value) -> Vec<Kind> {
             ..Kind::default()
         }
     };
-    served.into_iter().map(make).collect()
+    versions.iter().map(make).collect()
 }
 
 /// Says whether a definition is being deleted, and its objects before it.
@@ -172,6 +193,8 @@ struct Custom {
     ends_in: Option<(String, String)>,
     scale: Option<Scale>,
     stored: Option<Stored>,
+    /// `None`: versions differ in what their schemas know, and in nothing else.
+    converter: Option<Arc<dyn Converter>>,
     /// Of its schema, in CEL.
     rules: Option<Rules>,
     schema: Option<Value>,
@@ -298,6 +321,17 @@ impl Strategy for Custom {
             object = arrange(typed, object);
         }
         Ok(object)
+    }
+
+    fn converter(&self) -> Option<&dyn Converter> {
+        self.converter.as_deref()
+    }
+
+    /// It has the defaults of the version that it was stored in: those of this one are for objects of clients.
+    fn prune(&self, mut object: Value) -> Value {
+        let Some(typed) = self.types.named(&self.type_name) else { return object };
+        prune(typed, &mut object);
+        arrange(typed, object)
     }
 
     fn rereads(&self) -> bool {

@@ -2,12 +2,15 @@
 //!
 //! - `strategy`, `spec`, `schema`, `fault`: a definition as an object of its own, and what is wrong with it
 //! - `custom`: the kinds that it makes, and what is special to their objects
+//! - `conversion`: objects that a webhook converts; `review`: what it is asked, and what its answer means
 //! - `controller`: accepts names, serves kinds, and clears up when a definition goes
 //!
-//! Not here: conversion by webhooks (refused). Rules in `x-kubernetes-validations` are `rules`.
+//! Not here: rules in `x-kubernetes-validations` are `rules`, and calls of webhooks `webhook`.
 
 mod controller;
+mod conversion;
 mod custom;
+mod review;
 mod schema;
 mod spec;
 mod strategy;
@@ -50,7 +53,7 @@ pub(crate) fn kinds_of(definition: &mut Value) -> Result<Vec<Kind>, Vec<Cause>> 
     if let Some(status) = definition.get_mut("status") {
         put(status, "acceptedNames", names);
     }
-    Ok(custom::kinds(definition))
+    Ok(custom::kinds(definition, None))
 }
 
 #[cfg(test)]

@@ -6,10 +6,16 @@
 use kubefold_wire::golang;
 use serde_json::{Value, json};
 
-use super::schema;
-use crate::{rules, schema::bad_value};
+use super::{review::Review, schema};
+use crate::{
+    kinds::{client_config, known_versions},
+    rules,
+    schema::bad_value,
+    webhook::is_authority,
+};
 use kubefold_wire::{
     access::{items as list, text},
+    invalid::{Errors, Path},
     names::{dns_subdomain, dns1035_label},
     status::Cause as Fault,
 };
@@ -28,7 +34,7 @@ pub(super) fn faults(definition: &Value, old: Option<&Value>) -> Vec<Fault> {
     versions(&mut found, spec);
     names(&mut found, spec);
     common(&mut found, spec);
-    conversion(&mut found, spec);
+    conversion(&mut found, spec, old);
     if let Some(old) = old {
         immutable(&mut found, spec, old);
     }
@@ -250,30 +256,69 @@ fn names(found: &mut Vec<Fault>, spec: &Value) {
     each(found, "categories");
 }
 
-fn conversion(found: &mut Vec<Fault>, spec: &Value) {
-    match text(spec, "/conversion/strategy") {
-        "None" | "" => {}
-        "Webhook" => {
-            if spec.pointer("/conversion/webhook/clientConfig").is_none_or(Value::is_null) {
-                let why = "required when strategy is set to Webhook";
-                found.push(Fault::required("spec.conversion.webhookClientConfig", why));
-            }
-            if list(spec, "/conversion/webhook/conversionReviewVersions").is_empty() {
-                found.push(Fault::required("spec.conversion.conversionReviewVersions", ""));
-            } else if found.is_empty() {
-                let why = "conversion by a webhook is not served here";
-                found.push(Fault::forbidden("spec.conversion.strategy", why));
-            }
-        }
+fn conversion(found: &mut Vec<Fault>, spec: &Value, old: Option<&Value>) {
+    let Some(conversion) = spec.get("conversion").filter(|conversion| !conversion.is_null()) else { return };
+    let strategy = text(conversion, "/strategy");
+    if strategy != "None" && spec.get("preserveUnknownFields") == Some(&Value::Bool(true)) {
+        let why = "must be None if spec.preserveUnknownFields is true";
+        found.push(Fault::invalid_text("spec.conversion.strategy", strategy, why));
+    }
+    match strategy {
+        "None" | "Webhook" => {}
+        "" => found.push(Fault::required("spec.conversion.strategy", "")),
         other => found.push(Fault::unsupported("spec.conversion.strategy", other, &["None", "Webhook"])),
     }
+    let config = conversion.pointer("/webhook/clientConfig").filter(|config| !config.is_null());
+    let versions = list(conversion, "/webhook/conversionReviewVersions");
+    let (at_config, at_versions) = ("spec.conversion.webhookClientConfig", "spec.conversion.conversionReviewVersions");
+    if strategy != "Webhook" {
+        let why = "should not be set when strategy is not set to Webhook";
+        let set = [(at_config, config.is_some()), (at_versions, !versions.is_empty())];
+        found.extend(set.into_iter().filter(|(_, is_set)| *is_set).map(|(at, _)| Fault::forbidden(at, why)));
+        return;
+    }
+    let mut errors = Errors::default();
+    match config {
+        None => errors.required(&Path::new(at_config), "required when strategy is set to Webhook"),
+        Some(config) => {
+            client_config(config, &Path::new(at_config), &mut errors);
+            let bundle = text(config, "/caBundle");
+            if !bundle.is_empty() && !may_have_any_bundle(old) && !is_authority(bundle) {
+                let why = "unable to load root certificates: unable to parse bytes as PEM block";
+                errors.invalid(&Path::new(at_config).child("caBundle"), bundle, why);
+            }
+        }
+    }
+    match versions {
+        [] => errors.required(&Path::new(at_versions), ""),
+        versions => {
+            let before = old.map(|old| list(old, "/spec/conversion/webhook/conversionReviewVersions"));
+            let is_odd = |versions: &[Value]| {
+                let mut known = versions.iter().filter_map(Value::as_str).filter_map(Review::known);
+                !versions.is_empty() && known.next().is_none()
+            };
+            known_versions(versions, before.is_some_and(is_odd), &Path::new(at_versions), &mut errors);
+        }
+    }
+    found.extend(errors.into_causes());
+}
+
+/// What is not established yet, or had no authority that can be read, may have one.
+fn may_have_any_bundle(old: Option<&Value>) -> bool {
+    let Some(old) = old.filter(|old| is_established(old)) else { return true };
+    let before = text(old, "/spec/conversion/webhook/clientConfig/caBundle");
+    !before.is_empty() && !is_authority(before)
+}
+
+fn is_established(definition: &Value) -> bool {
+    list(definition, "/status/conditions")
+        .iter()
+        .any(|condition| text(condition, "/type") == "Established" && text(condition, "/status") == "True")
 }
 
 /// What stays once a definition is established.
 fn immutable(found: &mut Vec<Fault>, spec: &Value, old: &Value) {
-    let is_established = list(old, "/status/conditions")
-        .iter()
-        .any(|condition| text(condition, "/type") == "Established" && text(condition, "/status") == "True");
+    let is_established = is_established(old);
     let places: &[(&str, &str, bool)] = &[
         ("/group", "spec.group", true),
         ("/names/plural", "spec.names.plural", true),

@@ -30,11 +30,16 @@ impl Strategy for Definition {
         if spec.get("conversion").is_none_or(Value::is_null) {
             put(spec, "conversion", Some(json!({"strategy": "None"})));
         }
+        let service = spec.pointer_mut("/conversion/webhook/clientConfig/service");
+        if let Some(service) = service.filter(|service| service.is_object() && service["port"].is_null()) {
+            put(service, "port", Some(443.into()));
+        }
     }
 
     fn prepare_for_create(&self, object: &mut Value, _context: Context<'_>) {
         set_generation(object, 1);
         put(object, "status", None);
+        drop_empty_webhook(object);
         add_stored(object);
     }
 
@@ -60,6 +65,7 @@ impl Strategy for Definition {
 
     fn prepare_for_update(&self, new: &mut Value, old: &Value, _context: Context<'_>) {
         keep(new, old, "status");
+        drop_empty_webhook(new);
         add_stored(new);
         raise_generation(new, old);
     }
@@ -86,6 +92,16 @@ impl Strategy for Definition {
 
     fn finalizers_of_deletion(&self) -> &[&'static str] {
         &[FINALIZER]
+    }
+}
+
+/// A webhook without any field is none: a kube-apiserver has its fields beside the strategy.
+fn drop_empty_webhook(object: &mut Value) {
+    let Some(conversion) = object.pointer_mut("/spec/conversion") else { return };
+    let config = conversion.pointer("/webhook/clientConfig");
+    let versions = conversion.pointer("/webhook/conversionReviewVersions").and_then(Value::as_array);
+    if config.is_none_or(Value::is_null) && versions.is_none_or(Vec::is_empty) {
+        put(conversion, "webhook", None);
     }
 }
 

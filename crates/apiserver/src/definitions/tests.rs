@@ -84,9 +84,9 @@ fn widgets() -> Value {
     })
 }
 
-struct World {
-    registry: Registry,
-    kind: Arc<Kind>,
+pub(super) struct World {
+    pub(super) registry: Registry,
+    pub(super) kind: Arc<Kind>,
     cancel: CancellationToken,
     running: tokio::task::JoinHandle<()>,
 }
@@ -99,7 +99,7 @@ impl Drop for World {
 }
 
 #[allow(clippy::disallowed_methods, reason = "a test ends it itself")]
-fn world() -> World {
+pub(super) fn world() -> World {
     let plain = kind(GROUP, "CustomResourceDefinition", "customresourcedefinitions", TYPE);
     let env = Env::seeded(7, Arc::new(SystemClock));
     let allocator = Allocator::new(Ipv4Addr::new(10, 96, 0, 0), 16);
@@ -113,12 +113,12 @@ fn world() -> World {
 }
 
 impl World {
-    async fn define(&self, definition: &Value) -> Value {
+    pub(super) async fn define(&self, definition: &Value) -> Value {
         let (object, _) = read(definition);
         self.registry.create(&self.kind, "", object, &WriteOptions::default()).await.unwrap().object.value()
     }
 
-    async fn definition(&self, name: &str) -> Option<Value> {
+    pub(super) async fn definition(&self, name: &str) -> Option<Value> {
         match self.registry.get(&self.kind, "", name).await {
             Ok(object) => Some(object.value()),
             Err(status) => {
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    async fn eventually<T>(&self, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    pub(super) async fn eventually<T>(&self, mut look: impl AsyncFnMut() -> Option<T>) -> T {
         for _ in 0..600 {
             if let Some(found) = look().await {
                 return found;
@@ -138,7 +138,7 @@ impl World {
         panic!("it never came about");
     }
 
-    async fn served(&self, version: &str, plural: &str) -> Arc<Kind> {
+    pub(super) async fn served(&self, version: &str, plural: &str) -> Arc<Kind> {
         self.eventually(async || self.registry.resource("example.com", version, plural)).await
     }
 }

@@ -15,6 +15,7 @@ mod catalog;
 mod check;
 mod compose;
 mod convert;
+mod converter;
 mod defaults;
 mod doc;
 mod forbidden;
@@ -31,7 +32,9 @@ pub use allocator::{Allocator, Refusal};
 pub use catalog::built_in;
 #[cfg(feature = "etcd")]
 pub(crate) use catalog::built_in_resources;
+pub(crate) use check::webhooks::{client_config, known_versions};
 pub use compose::{Applying, Author, Carried, Compose, Composed, Reading};
+pub use converter::{Converter, Services};
 pub(crate) use forbidden::forbidden;
 pub use rest::{AnyRest, Changed, Connect, Rest, Target, Watch};
 pub(crate) use service::hold;
@@ -292,6 +295,17 @@ pub trait Strategy: Send + Sync + 'static {
     #[allow(clippy::wrong_self_convention, reason = "`from` is where the object comes from, as `to` is where it goes")]
     fn from_storage(&self, object: Value) -> Result<Value, ConversionError> {
         Ok(object)
+    }
+
+    /// What converts objects of other versions, in place of `to_storage` and `from_storage`: `to_storage` sees what is in the version
+    /// that is stored then, and `from_storage` what was stored in this one.
+    fn converter(&self) -> Option<&dyn Converter> {
+        None
+    }
+
+    /// What is kept of an object that the converter made in this version.
+    fn prune(&self, object: Value) -> Value {
+        object
     }
 
     /// Says whether [`Strategy::from_storage`] is needed for an object that is stored in this version, too: what is known of the

@@ -109,7 +109,7 @@ fn named(object: &Value) -> String {
 }
 
 /// `apps/v1, Kind=Deployment`.
-fn kind_shown(api_version: &str, kind: &str) -> String {
+pub(crate) fn kind_shown(api_version: &str, kind: &str) -> String {
     let slash = if api_version.contains('/') { "" } else { "/" };
     format!("{slash}{api_version}, Kind={kind}")
 }

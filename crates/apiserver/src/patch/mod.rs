@@ -24,6 +24,7 @@ mod typed;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use apply::kind_shown;
 pub use apply::{Apply, apply};
 pub use configuration::{ConfigurationError, configured};
 pub use strategic::strategic;

@@ -69,7 +69,8 @@ impl Registry {
             return Ok(Written { object, created: true, warnings: [warnings, further].concat() });
         }
         let release = |gone: &Value| kind.strategy.release(gone, None, &self.inner.allocator);
-        let value = stored(kind, &object).inspect_err(|_| release(&object))?;
+        let storable = self.storable(kind, &object).await.inspect_err(|_| release(&object))?;
+        let (value, object) = (storable.value, storable.shown.unwrap_or(object));
         if options.dry_run {
             release(&object);
             if self.record(&key).await?.is_some() {
@@ -111,7 +112,7 @@ impl Registry {
         meta::wipe(&mut object);
         let (now, suffix) = (self.inner.env.now_text(), self.inner.env.suffix());
         if !options.applies {
-            self.track(kind, None, &mut object, options, &now);
+            object = self.tracked(kind, None, object, options, &now).await;
         }
         self.admit_to_namespace(kind, namespace, meta::text(&object, "name")).await?;
         let alone = self.context(&now, &suffix, &[]);

@@ -11,7 +11,6 @@ use crate::{
     registry::{
         DeleteOptions, ListOptions, Object, Operation, Registry,
         admission::Admitted,
-        create::stored,
         errors::{self, MODIFIED},
         key_of, meta, namespace, shown_value, time_text,
     },
@@ -125,7 +124,8 @@ impl Registry {
         options: &DeleteOptions,
     ) -> Result<Result<Deleted, Option<Record>>, Status> {
         let kind = of.kind;
-        let value = Self::object(kind, record.clone(), record.revision)?.value();
+        let readable = self.readable(kind, record.clone()).await?;
+        let value = Self::object(kind, readable, record.revision)?.value();
         let shown = |value: Value, revision| shown_value(kind, &record.key, value, revision);
         check(kind, name, options, &value)?;
         let now = self.inner.env.now();
@@ -148,9 +148,10 @@ impl Registry {
             Step::End(new) => self.end(kind, record, &value, new).await?,
             Step::Put(new) if new == value => return done(shown(value, record.revision), false),
             Step::Put(new) => {
-                let bytes = stored(kind, &new)?;
+                let storable = self.storable(kind, &new).await?;
+                let new = storable.shown.unwrap_or(new);
                 storage
-                    .put(&record.key, bytes, When::At(record.revision))
+                    .put(&record.key, storable.value, When::At(record.revision))
                     .await
                     .map(|revision| Deleted { object: shown(new, revision), gone: false })
             }
@@ -175,8 +176,9 @@ impl Registry {
         new: Value,
     ) -> Result<Result<Deleted, StorageError>, Status> {
         let storage = &self.inner.storage;
-        let bytes = stored(kind, &new)?;
-        let ended = match storage.put(&record.key, bytes, When::At(record.revision)).await {
+        let storable = self.storable(kind, &new).await?;
+        let new = storable.shown.unwrap_or(new);
+        let ended = match storage.put(&record.key, storable.value, When::At(record.revision)).await {
             Ok(revision) => storage.delete(&record.key, revision).await,
             Err(error) => Err(error),
         };

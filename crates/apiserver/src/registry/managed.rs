@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{
     kinds::Kind,
     patch::{Subject, Versions, managed},
-    registry::{Part, Registry, WriteOptions, meta},
+    registry::{Part, Registry, WriteOptions, meta, versions::Conversions},
     schema::{Type, arrange},
 };
 use kubefold_wire::{media::is_built_in, resource::api_version};
@@ -21,6 +21,7 @@ pub(super) struct Described<'k> {
 
 struct Others<'k> {
     kind: &'k Kind,
+    conversions: &'k Conversions,
     versions: Vec<Arc<Kind>>,
 }
 
@@ -38,22 +39,31 @@ pub(super) fn arranged(kind: &Kind, object: Value) -> Value {
 }
 
 impl Registry {
-    pub(super) fn described<'k>(&self, kind: &'k Kind) -> Described<'k> {
+    pub(super) fn described<'k>(&self, kind: &'k Kind, conversions: &'k Conversions) -> Described<'k> {
         let catalog = self.catalog();
         let same = |known: &&Arc<Kind>| known.stored_group() == kind.stored_group() && known.kind == kind.kind;
         let versions = catalog.kinds().iter().filter(same).cloned().collect();
-        Described { kind, api_version: api_version(&kind.group, &kind.version), others: Others { kind, versions } }
+        let others = Others { kind, conversions, versions };
+        Described { kind, api_version: api_version(&kind.group, &kind.version), others }
     }
 
     /// Says in an object whose its fields are, as of a write of this client. A write of nobody changes no owners.
-    pub(super) fn track(&self, kind: &Kind, live: Option<&Value>, new: &mut Value, options: &WriteOptions, now: &str) {
+    pub(super) fn track(
+        &self,
+        kind: &Kind,
+        live: Option<&Value>,
+        new: &mut Value,
+        options: &WriteOptions,
+        now: &str,
+        conversions: &Conversions,
+    ) {
         if options.manager.is_empty() {
             if let Some(live) = live {
                 meta::set(new, "managedFields", live.pointer("/metadata/managedFields").cloned());
             }
             return;
         }
-        let described = self.described(kind);
+        let described = self.described(kind, conversions);
         let write = managed::Track { live, manager: &options.manager, now, subject: described.subject(options.part) };
         managed::track(write, new);
     }
@@ -84,6 +94,9 @@ impl Versions for Others<'_> {
     fn convert(&self, object: &Value, api_version_asked: &str) -> Option<(Value, Option<Type<'_>>)> {
         let is_asked = |known: &&Arc<Kind>| api_version(&known.group, &known.version) == api_version_asked;
         let version = self.versions.iter().find(is_asked)?;
+        if self.kind.strategy.converter().is_some() {
+            return Some((self.conversions.of(object, api_version_asked)?, typed(version)));
+        }
         let stored = self.kind.strategy.to_storage(object.clone()).ok()?;
         let mut value = version.strategy.from_storage(stored).ok()?;
         meta::set_type(&mut value, version);

@@ -4,7 +4,7 @@
 
 use crate::{
     kinds::Kind,
-    registry::{Object, Registry, create::stored, errors, prefix_of},
+    registry::{Object, Registry, errors, prefix_of},
     storage::{Page, Range, StorageError, When},
 };
 use kubefold_wire::status::Status;
@@ -28,8 +28,9 @@ impl Registry {
             let page = self.inner.storage.range(range).await.map_err(|error| errors::of_storage(&error))?;
             let Page { records, more, .. } = page;
             for record in &records {
-                let object = Self::object(kind, record.clone(), record.revision)?;
-                let value = stored(kind, &object.stored())?;
+                let readable = self.readable(kind, record.clone()).await?;
+                let object = Self::object(kind, readable, record.revision)?;
+                let value = self.storable(kind, &object.stored()).await?.value;
                 if Object::of_record(record).is_as_stored(&value) {
                     continue;
                 }

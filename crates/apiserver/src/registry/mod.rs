@@ -8,6 +8,7 @@
 mod admission;
 mod catalog;
 mod composed;
+mod convert;
 mod create;
 mod delete;
 mod env;
@@ -28,6 +29,7 @@ mod rest;
 #[cfg(test)]
 mod tests;
 mod update;
+mod versions;
 mod watch;
 mod written;
 
@@ -37,6 +39,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 pub(crate) use follow::{Followed, Follower, Index};
+pub(crate) use names::faults_of_maps;
 pub use {
     admission::{Admission, AdmissionRequest, Operation, Plugin, Rounds},
     catalog::Catalog,
@@ -237,7 +240,8 @@ impl Registry {
     /// Errors: 500, if it cannot be said in this version.
     fn object(kind: &Kind, record: Record, revision: u64) -> Result<Object, Status> {
         let object = Object::at(record, revision);
-        if object.is_of(kind) && !kind.strategy.rereads() {
+        // What a converter made is read already.
+        if object.is_of(kind) && (!kind.strategy.rereads() || kind.strategy.converter().is_some()) {
             return Ok(object);
         }
         let value = kind.strategy.from_storage(object.stored());

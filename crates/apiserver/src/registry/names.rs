@@ -95,7 +95,8 @@ pub(super) fn faults_of_update(new: &Value, old: &Value) -> Vec<Cause> {
     causes
 }
 
-fn faults_of_maps(object: &Value) -> Vec<Cause> {
+/// What is wrong with labels and annotations.
+pub(crate) fn faults_of_maps(object: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let fields = |name| meta::field(object, name).as_object().into_iter().flatten();
     for (key, value) in fields("labels") {

@@ -8,7 +8,9 @@ use serde_json::Value;
 use crate::{
     kinds::Kind,
     patch::{self, Apply},
-    registry::{Part, Preconditions, Registry, WriteOptions, Written, errors, managed::typed, meta},
+    registry::{
+        Part, Preconditions, Registry, WriteOptions, Written, errors, managed::typed, meta, versions::Conversions,
+    },
     schema::{FieldValidation, Text, decode},
 };
 use kubefold_wire::status::{Cause, Status};
@@ -32,7 +34,9 @@ pub enum Patch {
 }
 
 /// What a request says of its patch.
+#[derive(Clone, Copy)]
 struct PatchTerms<'a> {
+    conversions: &'a Conversions,
     validation: FieldValidation,
     /// Whose the fields of an apply are.
     manager: &'a str,
@@ -60,10 +64,11 @@ impl Registry {
         let manager = if is_apply { options.manager.clone() } else { String::new() };
         options.applies = is_apply;
         options.force = matches!(patch, Patch::Apply { force: true, .. });
-        let terms = PatchTerms { validation, manager: &manager, part: options.part };
+        let none = Conversions::default();
+        let terms = PatchTerms { conversions: &none, validation, manager: &manager, part: options.part };
         let mut warnings = Vec::new();
-        let mut revise = |there: Option<&Value>| {
-            let (object, findings) = self.patched(kind, name, there, patch, &terms)?;
+        let mut revise = |there: Option<&Value>, conversions: &Conversions| {
+            let (object, findings) = self.patched(kind, name, there, patch, &PatchTerms { conversions, ..terms })?;
             warnings = findings;
             check_name(&object, namespace, name)?;
             Ok(object)
@@ -82,7 +87,7 @@ impl Registry {
         patch: &Patch,
         terms: &PatchTerms<'_>,
     ) -> Result<(Value, Vec<String>), Status> {
-        let &PatchTerms { validation, manager, part } = terms;
+        let &PatchTerms { conversions, validation, manager, part } = terms;
         let missing = || errors::not_found(kind, name);
         let object = match patch {
             Patch::Json(patch) => patch::json(there.ok_or_else(missing)?, patch)?,
@@ -92,7 +97,7 @@ impl Registry {
                 patch::strategic(there.ok_or_else(missing)?, patch, typed)?
             }
             Patch::Apply { object, force } => {
-                let described = self.described(kind);
+                let described = self.described(kind, conversions);
                 let now = self.inner.env.now_text();
                 let uid = meta::text(object, "uid");
                 if there.is_none() && !uid.is_empty() {

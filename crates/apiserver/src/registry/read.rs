@@ -36,14 +36,14 @@ impl Registry {
             return Box::pin(self.get_composed(&**composer, kind, namespace, name)).await;
         }
         let record = self.record(&key_of(kind, namespace, name)).await?;
-        let record = record.ok_or_else(|| errors::not_found(kind, name))?;
+        let record = self.readable(kind, record.ok_or_else(|| errors::not_found(kind, name))?).await?;
         let revision = record.revision;
         Self::shown(kind, record, revision)
     }
 
     /// Objects of a kind: of one namespace, or of all where it is empty.
     ///
-    /// Errors: 410 for a revision that is forgotten, 504 for one that has not been.
+    /// Errors: 410 for a revision that is forgotten, 504 for one that has not been; 500 if an object cannot be said in this version.
     pub async fn list(&self, kind: &Kind, namespace: &str, options: &ListOptions) -> Result<List, Status> {
         if let Some(rest) = &kind.rest {
             return self.list_elsewhere(&**rest, kind, namespace, options).await;
@@ -88,7 +88,7 @@ impl Registry {
             if everything {
                 list.objects.reserve_exact(records.len());
             }
-            for record in records {
+            for record in self.all_readable(kind, records).await? {
                 let revision = record.revision;
                 let object = Self::shown(kind, record, revision)?;
                 if !everything && !options.selection.matches(&object) {

@@ -10,12 +10,13 @@ use crate::{
     registry::{
         Object, Operation, Part, Preconditions, Registry, Rounds, WriteOptions, Written,
         admission::Admitted,
-        create::{place, set_type, stored},
+        create::{place, set_type},
         delete,
         errors::{self, MODIFIED},
         key_of,
         managed::arranged,
         meta, names, shown_value,
+        versions::Conversions,
     },
     storage::{Record, StorageError, When},
 };
@@ -25,7 +26,7 @@ use kubefold_wire::status::{Cause, Status};
 pub(super) const ATTEMPTS_MAX: usize = 64;
 
 /// Works out the new object; `None`: there is none yet.
-pub(super) type Revise<'r> = dyn FnMut(Option<&Value>) -> Result<Value, Status> + Send + 'r;
+pub(super) type Revise<'r> = dyn FnMut(Option<&Value>, &Conversions) -> Result<Value, Status> + Send + 'r;
 
 /// What one attempt came to.
 enum Attempt {
@@ -48,7 +49,7 @@ impl Registry {
     ) -> Result<Written, Status> {
         let uid = Some(meta::text(&object, "uid")).filter(|uid| !uid.is_empty()).map(str::to_owned);
         let preconditions = Preconditions { uid, resource_version: None };
-        Box::pin(self.revise(kind, namespace, name, options, &preconditions, &mut |_| Ok(object.clone()))).await
+        Box::pin(self.revise(kind, namespace, name, options, &preconditions, &mut |_, _| Ok(object.clone()))).await
     }
 
     /// Changes an object, again and again until nobody comes between.
@@ -62,7 +63,7 @@ impl Registry {
         options: &WriteOptions,
         mut change: impl FnMut(&mut Value) -> Result<(), Status> + Send,
     ) -> Result<Written, Status> {
-        let mut revise = |there: Option<&Value>| {
+        let mut revise = |there: Option<&Value>, _: &Conversions| {
             let mut object = there.cloned().ok_or_else(|| errors::not_found(kind, name))?;
             change(&mut object)?;
             Ok(object)
@@ -159,9 +160,10 @@ impl Registry {
         let (object, warnings) = Box::pin(self.made_by_update(kind, namespace, name, options, revise)).await?;
         let key = key_of(kind, namespace, name);
         let release = || kind.strategy.release(&object, None, &self.inner.allocator);
-        let value = stored(kind, &object).inspect_err(|_| release())?;
+        let storable = self.storable(kind, &object).await.inspect_err(|_| release())?;
+        let (value, shown) = (storable.value, storable.shown);
         let done = |revision| {
-            let object = shown_value(kind, &key, object.clone(), revision);
+            let object = shown_value(kind, &key, shown.unwrap_or_else(|| object.clone()), revision);
             Ok(Attempt::Done(Box::new(Written { object, created: true, warnings })))
         };
         if options.dry_run {
@@ -189,31 +191,34 @@ impl Registry {
         revise: &mut Revise<'_>,
     ) -> Result<Attempt, Status> {
         let strategy = &kind.strategy;
-        let old = Self::object(kind, record.clone(), record.revision)?.value();
+        let readable = self.readable(kind, record.clone()).await?;
+        let old = Self::object(kind, readable, record.revision)?.value();
         check(kind, name, preconditions, &old)?;
         let (new, warnings) = Box::pin(self.changed(kind, namespace, name, options, &old, revise)).await?;
         let undo = || strategy.release(&new, Some(&old), &self.inner.allocator);
-        let written = |revision| {
+        let done = |shown: Value, revision| {
             Attempt::Done(Box::new(Written {
-                object: shown_value(kind, &record.key, new.clone(), revision),
+                object: shown_value(kind, &record.key, shown, revision),
                 created: false,
                 warnings: warnings.clone(),
             }))
         };
-        let value = stored(kind, &new).inspect_err(|_| undo())?;
-        if options.dry_run {
-            undo();
-            return Ok(written(record.revision));
-        }
         let storage = &self.inner.storage;
-        if delete::ends_with(&new, &old) {
+        if delete::ends_with(&new, &old) && !options.dry_run {
             return match storage.delete(&record.key, record.revision).await {
                 Ok(revision) => {
                     strategy.release(&new, None, &self.inner.allocator);
-                    Ok(written(revision))
+                    Ok(done(new, revision))
                 }
                 Err(error) => again(error),
             };
+        }
+        let storable = self.storable(kind, &new).await.inspect_err(|_| undo())?;
+        let (value, shown) = (storable.value, storable.shown);
+        let written = |revision| done(shown.clone().unwrap_or_else(|| new.clone()), revision);
+        if options.dry_run {
+            undo();
+            return Ok(written(record.revision));
         }
         // What is stored in another version than new objects is written, though nothing else changes.
         if new == old && Object::of_record(record).is_as_stored(&value) {
@@ -242,7 +247,7 @@ impl Registry {
         options: &WriteOptions,
         revise: &mut Revise<'_>,
     ) -> Result<(Value, Vec<String>), Status> {
-        let mut object = revise(None)?;
+        let mut object = self.calculated(kind, |conversions| revise(None, conversions)).await?;
         set_type(kind, &mut object)?;
         place(kind, namespace, &mut object)?;
         Box::pin(self.made(kind, namespace, name, object, options)).await
@@ -261,13 +266,13 @@ impl Registry {
         revise: &mut Revise<'_>,
     ) -> Result<(Value, Vec<String>), Status> {
         let strategy = &kind.strategy;
-        let mut new = revise(Some(old))?;
+        let mut new = self.calculated(kind, |conversions| revise(Some(old), conversions)).await?;
         set_type(kind, &mut new)?;
         place(kind, namespace, &mut new)?;
         strategy.default(&mut new);
         let (now, suffix) = (self.inner.env.now_text(), self.inner.env.suffix());
         if !options.applies {
-            self.track(kind, Some(old), &mut new, options, &now);
+            new = self.tracked(kind, Some(old), new, options, &now).await;
         }
         let of = Admitted { kind, namespace, name, operation: Operation::Update, old: Some(old) };
         let mut rounds = Rounds::default();

@@ -2,14 +2,21 @@
 
 use std::sync::Arc;
 
-use futures::stream::{self, BoxStream, StreamExt};
+use futures::{
+    future::ready,
+    stream::{self, BoxStream, StreamExt},
+};
+use parking_lot::Mutex;
 
 use crate::{
     kinds::Kind,
     registry::{ListOptions, Object, Registry, Selection, errors, prefix_of},
     storage::{Change, Record, StorageError, WatchItem},
 };
-use kubefold_wire::status::Status;
+use kubefold_wire::{media::is_built_in, status::Status};
+
+/// Changes whose conversions are under way at once. They are told in their order.
+const AHEAD: usize = 8;
 
 /// Where a watch begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,11 +69,7 @@ impl Registry {
         };
         let told =
             self.inner.storage.watch(&prefix_of(kind, namespace), after).await.map_err(|error| too_old(&error))?;
-        let judge = Judge { kind: Arc::clone(kind), selection };
-        let changes = told.filter_map(move |told| {
-            let event = judge.event(told);
-            async move { event }
-        });
+        let changes = Judge::new(self, Arc::clone(kind), selection).events(told);
         let changes = if kind.composer.is_some() {
             let (registry, kind) = (self.clone(), Arc::clone(kind));
             let composed = move |event| {
@@ -92,20 +95,95 @@ fn too_old(error: &StorageError) -> Status {
     }
 }
 
+/// What the storage tells, as events of a kind and a selection.
 struct Judge {
-    kind: Arc<Kind>,
+    registry: Registry,
+    known: Mutex<Known>,
     selection: Selection,
 }
 
+/// A kind as it was in a catalog. That of a definition may be another one while it is watched.
+struct Known {
+    kind: Arc<Kind>,
+    epoch: u64,
+}
+
 impl Judge {
-    fn event(&self, told: Result<WatchItem, StorageError>) -> Option<Result<Event, Status>> {
+    fn new(registry: &Registry, kind: Arc<Kind>, selection: Selection) -> Self {
+        Self { registry: registry.clone(), known: Mutex::new(Known { kind, epoch: 0 }), selection }
+    }
+
+    fn events(self, told: BoxStream<'static, Result<WatchItem, StorageError>>) -> Events {
+        let kind = Arc::clone(&self.known.lock().kind);
+        let (converts, is_fixed) = (kind.strategy.converter().is_some(), is_built_in(&kind.group));
+        let judge = Arc::new(self);
+        if is_fixed {
+            let events = told.filter_map(move |told| {
+                let event = judge.event(&kind, told);
+                async move { event }
+            });
+            return events.boxed();
+        }
+        let events = move |told| Arc::clone(&judge).event_now(told);
+        if converts {
+            told.map(events).buffered(AHEAD).filter_map(ready).boxed()
+        } else {
+            told.filter_map(events).boxed()
+        }
+    }
+
+    /// The kind as it is served now; what is served no more is what it was.
+    fn kind(&self) -> Arc<Kind> {
+        let catalog = self.registry.catalog();
+        let mut known = self.known.lock();
+        if known.epoch != catalog.epoch() {
+            known.epoch = catalog.epoch();
+            let Kind { group, version, plural, .. } = &*known.kind;
+            if let Some(kind) = catalog.resource(group, version, plural) {
+                known.kind = kind;
+            }
+        }
+        Arc::clone(&known.kind)
+    }
+
+    async fn event_now(self: Arc<Self>, told: Result<WatchItem, StorageError>) -> Option<Result<Event, Status>> {
+        let kind = self.kind();
+        let told = match told {
+            Ok(WatchItem::Change(change)) if kind.strategy.converter().is_some() => {
+                match Box::pin(self.readable(&kind, change)).await {
+                    Ok(change) => Ok(WatchItem::Change(change)),
+                    Err(status) => return Some(Err(status)),
+                }
+            }
+            told => told,
+        };
+        self.event(&kind, told)
+    }
+
+    /// A change with its records as they would be if they were stored in this version.
+    async fn readable(&self, kind: &Kind, change: Change) -> Result<Change, Status> {
+        let Change { revision, before, after } = change;
+        // Of what was there before only counts that it was, if all is selected and it stays.
+        let is_told = after.is_none() || !self.selection.is_everything();
+        let before = match before {
+            Some(before) if is_told => Some(self.registry.readable(kind, before).await?),
+            before => before,
+        };
+        let after = match after {
+            Some(after) => Some(self.registry.readable(kind, after).await?),
+            None => None,
+        };
+        Ok(Change { revision, before, after })
+    }
+
+    fn event(&self, kind: &Kind, told: Result<WatchItem, StorageError>) -> Option<Result<Event, Status>> {
         let change = match told {
             Err(error) => return Some(Err(too_old(&error))),
             Ok(WatchItem::Progress(revision)) => return Some(Ok(Event::Progress(revision))),
             Ok(WatchItem::Change(change)) => change,
         };
         let Change { revision, before, after } = change;
-        let object = |record: &Record| Registry::shown(&self.kind, record.clone(), revision);
+        let object = |record: &Record| Registry::shown(kind, record.clone(), revision);
         let matching = |object: &Object| self.selection.is_everything() || self.selection.matches(object);
         let read = before.as_ref().map(object).transpose();
         let read = read.and_then(|before| Ok((before, after.as_ref().map(object).transpose()?)));

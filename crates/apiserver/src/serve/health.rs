@@ -38,7 +38,7 @@ pub(super) async fn answer(
     };
     let check = |name: &str| {
         let failed = failed.as_ref().filter(|_| name == STORAGE);
-        Check { name: name.to_owned(), ready: failed.is_none(), note: failed.cloned().unwrap_or_default() }
+        Check::of(name, failed.is_none(), failed.cloned().unwrap_or_default())
     };
     Ok(health::answer(path, parts.uri.query(), &CHECKS.map(check), true))
 }

@@ -9,6 +9,7 @@
 )]
 
 mod collecting;
+mod conversion;
 mod custom;
 #[cfg(feature = "etcd")]
 mod etcd;

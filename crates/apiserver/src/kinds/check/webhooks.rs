@@ -13,7 +13,7 @@ use super::{
 use crate::kinds::doc::Doc;
 use kubefold_wire::names::{NameRule, dns_subdomain, dns1035_label};
 
-/// Those of an `AdmissionReview` that a kube-apiserver knows. This server sends `v1` alone.
+/// Those of an `AdmissionReview` and of a `ConversionReview` that a kube-apiserver knows.
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 const REINVOCATIONS: [&str; 2] = ["IfNeeded", "Never"];
 const NO_SIDE_EFFECTS: [&str; 2] = ["None", "NoneOnDryRun"];
@@ -90,14 +90,18 @@ fn webhook(hook: &Value, lenience: Lenience, at: &Path, errors: &mut Errors) {
         selector::check(hook.at(field), &at.child(field), errors);
     }
     known_text(hook, "reinvocationPolicy", &REINVOCATIONS, at, errors);
-    let there = at.child("clientConfig");
-    match (hook.at("clientConfig.url"), hook.at("clientConfig.service")) {
-        (Some(url), None) => self::url(url.as_str().unwrap_or_default(), &there.child("url"), errors),
-        (None, Some(reference)) => service(reference, &there.child("service"), errors),
-        _ => errors.required(&there, "exactly one of url or service is required"),
-    }
+    client_config(hook.at("clientConfig").unwrap_or(&Value::Null), &at.child("clientConfig"), errors);
     if !lenience.conditions {
         match_conditions(hook, false, &at.child("matchConditions"), errors);
+    }
+}
+
+/// Where a webhook is, of admission or of conversion.
+pub(crate) fn client_config(config: &Value, at: &Path, errors: &mut Errors) {
+    match (config.at("url"), config.at("service")) {
+        (Some(url), None) => self::url(url.as_str().unwrap_or_default(), &at.child("url"), errors),
+        (None, Some(reference)) => service(reference, &at.child("service"), errors),
+        _ => errors.required(at, "exactly one of url or service is required"),
     }
 }
 
@@ -114,10 +118,15 @@ fn qualified(name: &str, at: &Path, errors: &mut Errors) {
 }
 
 fn review_versions(versions: &[Value], lenience: Lenience, at: &Path, errors: &mut Errors) {
-    let known = REVIEW_VERSIONS.join(", ");
     if versions.is_empty() {
-        return errors.required(at, &format!("must specify one of {known}"));
+        return errors.required(at, &format!("must specify one of {}", REVIEW_VERSIONS.join(", ")));
     }
+    known_versions(versions, lenience.review_versions, at, errors);
+}
+
+/// Versions of reviews, of which this server must know one unless that is left as it was.
+pub(crate) fn known_versions(versions: &[Value], is_lenient: bool, at: &Path, errors: &mut Errors) {
+    let known = REVIEW_VERSIONS.join(", ");
     for (index, version) in versions.iter().enumerate() {
         let at = at.index(index);
         let text = version.as_str().unwrap_or_default();
@@ -128,7 +137,7 @@ fn review_versions(versions: &[Value], lenience: Lenience, at: &Path, errors: &m
         errors.all_invalid(&at, text, &dns1035_label(text));
     }
     let is_known = versions.iter().any(|version| REVIEW_VERSIONS.iter().any(|known| version == known));
-    if !is_known && !lenience.review_versions {
+    if !is_known && !is_lenient {
         errors.invalid(at, versions.to_vec(), &format!("must include at least one of {known}"));
     }
 }

@@ -253,7 +253,7 @@ fn without_generated(text: &str) -> String {
 }
 
 /// The places at which two answers differ, and both values.
-fn differences(place: &str, real: &Value, own: &Value, out: &mut String) {
+pub(super) fn differences(place: &str, real: &Value, own: &Value, out: &mut String) {
     match (real, own) {
         (Value::Object(left), Value::Object(right)) => {
             let names: BTreeSet<&String> = left.keys().chain(right.keys()).collect();

@@ -1,4 +1,6 @@
-//! Calls of a webhook over HTTPS.
+//! Calls of a webhook over HTTPS: of those that admit writes, and of those that convert objects.
+//!
+//! May name: `kinds`.
 //!
 //! Errors are told in the words of a kube-apiserver, which are those of Go's client where they say why nothing was answered.
 //!
@@ -25,12 +27,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::registry::Registry;
-use kubefold_wire::{
-    access::text,
-    golang::Quoted,
-    status::{Reason, Status},
-};
+use crate::kinds::Services;
+use kubefold_wire::{access::text, golang::Quoted, status::Status};
 
 type Https = legacy::Client<hyper_rustls::HttpsConnector<HttpConnector>, Full<Bytes>>;
 
@@ -45,7 +43,7 @@ const IDLE_MAX: usize = 8;
 /// `clientConfig` of a webhook.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct ClientConfig {
+pub(crate) struct ClientConfig {
     url: Option<String>,
     service: Option<Service>,
     ca_bundle: Option<String>,
@@ -67,7 +65,7 @@ enum Place {
 }
 
 /// Calls one webhook. Connections are kept for later calls.
-pub(super) struct Client {
+pub(crate) struct Client {
     place: Place,
     /// As messages name it: scheme, host, port.
     origin: String,
@@ -78,12 +76,12 @@ pub(super) struct Client {
 
 /// Why a webhook gave no answer.
 #[derive(Clone, Debug, thiserror::Error)]
-pub(super) enum ClientError {
+pub(crate) enum ClientError {
     /// Its configuration does not let it be called.
-    #[error("could not get REST client: {0}")]
+    #[error("{0}")]
     Configuration(String),
     /// Nothing came back.
-    #[error("failed to call webhook: Post {}: {why}", Quoted(.url))]
+    #[error("Post {}: {why}", Quoted(.url))]
     Post {
         /// What was asked.
         url: String,
@@ -91,7 +89,7 @@ pub(super) enum ClientError {
         why: String,
     },
     /// It answered with a failure.
-    #[error("failed to call webhook: {0}")]
+    #[error("{0}")]
     Failed(String),
 }
 
@@ -129,7 +127,7 @@ enum RouteError {
 }
 
 impl Client {
-    pub(super) fn new(config: ClientConfig) -> Self {
+    pub(crate) fn new(config: ClientConfig) -> Self {
         let ClientConfig { url, service, ca_bundle } = config;
         let (place, origin, path) = match service {
             Some(Service { namespace, name, path, port }) => {
@@ -153,12 +151,17 @@ impl Client {
     /// Errors: why nothing did.
     ///
     /// Cancel: the webhook may have been asked.
-    pub(super) async fn post(&self, registry: &Registry, body: Bytes, within: Duration) -> Result<Bytes, ClientError> {
+    pub(crate) async fn post(
+        &self,
+        services: &dyn Services,
+        body: Bytes,
+        within: Duration,
+    ) -> Result<Bytes, ClientError> {
         let https = self.https.as_ref().map_err(Clone::clone)?;
         let said = format!("{}{}?timeout={}s", self.origin, self.path, within.as_secs());
         let failed = |why: String| ClientError::Post { url: said.clone(), why };
         let called = async {
-            let origin = self.dialed(registry).await.map_err(|error| failed(error.to_string()))?;
+            let origin = self.dialed(services).await.map_err(|error| failed(error.to_string()))?;
             let uri = format!("{origin}{}?timeout={}s", self.path, within.as_secs());
             let uri: Uri = uri.parse().map_err(|error| failed(format!("{error}")))?;
             let host = HeaderValue::from_str(self.origin.trim_start_matches("https://"));
@@ -178,15 +181,10 @@ impl Client {
     /// The origin that is connected to.
     ///
     /// Errors: there is no such service, or nothing routes to it.
-    async fn dialed(&self, registry: &Registry) -> Result<String, RouteError> {
+    async fn dialed(&self, services: &dyn Services) -> Result<String, RouteError> {
         let Place::Service { namespace, name, port } = &self.place else { return Ok(self.origin.clone()) };
-        let missing = || RouteError::Missing(name.clone());
-        let kind = registry.kind("", "Service").ok_or_else(missing)?;
-        let service = match registry.get(&kind, namespace, name).await {
-            Ok(service) => service.value(),
-            Err(status) if status.reason == Reason::NotFound => return Err(missing()),
-            Err(status) => return Err(RouteError::Storage(Box::new(status))),
-        };
+        let found = services.service(namespace, name).await.map_err(|status| RouteError::Storage(Box::new(status)))?;
+        let service = found.ok_or_else(|| RouteError::Missing(name.clone()))?;
         let address = text(&service, "/spec/clusterIP");
         match text(&service, "/spec/type") {
             "ExternalName" => Ok(format!("https://{}:{port}", text(&service, "/spec/externalName"))),
@@ -247,6 +245,11 @@ fn https(place: &Place, ca_bundle: Option<&str>) -> Result<Https, ClientError> {
         .pool_idle_timeout(IDLE_TIMEOUT)
         .pool_max_idle_per_host(IDLE_MAX)
         .build(connector))
+}
+
+/// Says whether certificates of an authority can be read of a `caBundle`.
+pub(crate) fn is_authority(bundle: &str) -> bool {
+    roots(bundle).is_some()
 }
 
 fn roots(bundle: &str) -> Option<RootCertStore> {
