@@ -289,7 +289,7 @@ fn a_status_is_told_as_written_though_it_was_corrected_under_the_hold() {
     // The writer changes both parts, and a controller of the home takes that back at once.
     let hold = store.hold("a/web");
     for at in order {
-        fleet.is(at, &Doc { annotations: 1, ..part(at, 21, 1, &order) });
+        fleet.is(at, &Doc { annotations: 4, ..part(at, 21, 1, &order) });
     }
     fleet.is(EAST, &part(EAST, 22, 1, &order));
     assert_eq!(fleet.news(DEPLOYMENTS), [""; 0]);
@@ -300,7 +300,7 @@ fn a_status_is_told_as_written_though_it_was_corrected_under_the_hold() {
     assert_eq!(fleet.news(DEPLOYMENTS), ["MODIFIED a/web", "MODIFIED a/web"]);
     // A part that is gone meanwhile is not told of again.
     let hold = store.hold("a/web");
-    fleet.is(WEST, &Doc { annotations: 1, ..part(WEST, 30, 1, &order) });
+    fleet.is(WEST, &Doc { annotations: 4, ..part(WEST, 30, 1, &order) });
     fleet.gone(WEST, &part(WEST, 31, 1, &order));
     drop(hold.release_as_written());
     assert_eq!(fleet.news(DEPLOYMENTS), ["MODIFIED a/web"]);
