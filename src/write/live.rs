@@ -37,9 +37,9 @@ use kubefold_wire::{
     splice::{Edit, ObjectEdits, splice},
 };
 
-/// How long a write waits for others of the same key: one of them may wait for a member that hangs, and a kube-apiserver
-/// takes as long over a webhook.
-const HOLD_WAIT_MAX: Duration = Duration::from_secs(30);
+/// How long a write waits for another one of the same key. A write whose outcome is not known yet is looked into again and again:
+/// who waits longer than that may come in between, and meets parts that are neither there nor gone.
+const HOLD_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The real thing behind [`Fleet`].
 pub struct LiveFleet {
