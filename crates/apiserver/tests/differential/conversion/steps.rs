@@ -100,7 +100,7 @@ pub(super) fn refused(bundle: &str) -> Vec<Step> {
         webhook(url.clone(), json!(["v1", "v1"])),
         webhook(url.clone(), json!(["v2", "v3"])),
         webhook(url.clone(), json!(["v1", "", "A b", long])),
-        webhook(url.clone(), json!(["v1beta1"])),
+        webhook(url, json!(["v1beta1"])),
         webhook(json!({}), json!(["v1"])),
         webhook(json!({"url": "https://a.example.com", "service": {"namespace": "a", "name": "b"}}), json!(["v1"])),
         webhook(json!({"url": "https://a.example.com", "caBundle": "bm90aGluZw=="}), json!(["v1"])),
@@ -143,21 +143,19 @@ fn read(path: &'static str) -> Step {
     step("GET", path, Value::Null)
 }
 
+const A1: &str = "/apis/convert.example.com/v1/namespaces/shop/hosts/a";
+const A2: &str = "/apis/convert.example.com/v2/namespaces/shop/hosts/a";
+const B1: &str = "/apis/convert.example.com/v1/namespaces/shop/hosts/b";
+const B2: &str = "/apis/convert.example.com/v2/namespaces/shop/hosts/b";
+
 /// The lives of some objects in both versions.
 pub(super) fn lives() -> Vec<Step> {
-    const A1: &str = "/apis/convert.example.com/v1/namespaces/shop/hosts/a";
-    const A2: &str = "/apis/convert.example.com/v2/namespaces/shop/hosts/a";
-    const B1: &str = "/apis/convert.example.com/v1/namespaces/shop/hosts/b";
-    const B2: &str = "/apis/convert.example.com/v2/namespaces/shop/hosts/b";
-    let put = |version: &str, name: &str, spec: Value| {
-        let mut object = host(version, name, spec);
-        object["metadata"]["resourceVersion"] = "{rv}".into();
-        object["metadata"]["uid"] = "{uid}".into();
-        object
-    };
-    let mut held = host("v2", "held", json!({"hostPort": "h:1"}));
-    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
-    let mut all = vec![
+    [made(), changed(), applies(), ended()].into_iter().flatten().collect()
+}
+
+/// Objects that are made, and how they are read.
+fn made() -> Vec<Step> {
+    vec![
         step("POST", HOSTS_V1, host("v1", "a", json!({"host": "a", "port": 80, "replicas": 2, "unknown": 1}))),
         step("POST", HOSTS_V2, host("v2", "b", json!({"hostPort": "b:81", "size": 3}))),
         step("POST", HOSTS_V2, host("v2", "b", json!({"hostPort": "b:81"}))),
@@ -188,8 +186,18 @@ pub(super) fn lives() -> Vec<Step> {
         read("/apis/convert.example.com/v2/hosts?labelSelector=app%3Da"),
         read("/apis/convert.example.com/v2/hosts?fieldSelector=spec.hostPort%3Db:81"),
         read("/apis/convert.example.com/v2/namespaces/shop/hosts?limit=500"),
-    ];
-    all.extend([
+    ]
+}
+
+/// What is changed of them, and of their subresources.
+fn changed() -> Vec<Step> {
+    let put = |version: &str, name: &str, spec: Value| {
+        let mut object = host(version, name, spec);
+        object["metadata"]["resourceVersion"] = "{rv}".into();
+        object["metadata"]["uid"] = "{uid}".into();
+        object
+    };
+    vec![
         step("PATCH", A2, json!({"spec": {"hostPort": "a2:90", "tags": {"x": "y"}}})),
         step("PATCH", A1, json!({"spec": {"port": 91}})),
         step("PATCH", A2, json!({"spec": {"hostPort": "a2:91"}})),
@@ -197,20 +205,37 @@ pub(super) fn lives() -> Vec<Step> {
         step("PATCH", B1, json!({"spec": {"port": null, "replicas": 1}})),
         step("PUT", B2, put("v2", "b", json!({"hostPort": "b3:83", "size": 4, "mode": "manual"}))),
         step("PUT", B1, put("v1", "b", json!({"host": "b4", "port": 84, "replicas": 5}))),
-        step("PUT", B2, json!({"apiVersion": "convert.example.com/v2", "kind": "Host", "metadata": {"name": "b", "resourceVersion": "1"}})),
+        step(
+            "PUT",
+            B2,
+            json!({"apiVersion": "convert.example.com/v2", "kind": "Host", "metadata": {"name": "b", "resourceVersion": "1"}}),
+        ),
         step("PUT", B2, host("v2", "b", json!({"hostPort": "b5:85", "size": 6}))),
-        step("PATCH", "/apis/convert.example.com/v2/namespaces/shop/hosts/b/status", json!({"status": {"up": 2, "said": "yes"}, "spec": {"hostPort": "no:1"}})),
+        step(
+            "PATCH",
+            "/apis/convert.example.com/v2/namespaces/shop/hosts/b/status",
+            json!({"status": {"up": 2, "said": "yes"}, "spec": {"hostPort": "no:1"}}),
+        ),
         step("PATCH", "/apis/convert.example.com/v1/namespaces/shop/hosts/b/status", json!({"status": {"up": 3}})),
         step("POST", HOSTS_V2, host("v2", "scaled", json!({"hostPort": "s:1", "size": 3}))),
         read("/apis/convert.example.com/v2/namespaces/shop/hosts/scaled/scale"),
-        step("PATCH", "/apis/convert.example.com/v2/namespaces/shop/hosts/scaled/scale", json!({"spec": {"replicas": 7}})),
+        step(
+            "PATCH",
+            "/apis/convert.example.com/v2/namespaces/shop/hosts/scaled/scale",
+            json!({"spec": {"replicas": 7}}),
+        ),
         read(B1),
         read("/apis/convert.example.com/v1/namespaces/shop/hosts/scaled/scale"),
         read("/apis/convert.example.com/v1/namespaces/shop/hosts/scaled"),
         read("/apis/convert.example.com/v1/namespaces/shop/hosts/b/status"),
-    ]);
-    all.extend(applies());
-    all.extend([
+    ]
+}
+
+/// How they end.
+fn ended() -> Vec<Step> {
+    let mut held = host("v2", "held", json!({"hostPort": "h:1"}));
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    vec![
         step("POST", HOSTS_V2, held),
         step("DELETE", "/apis/convert.example.com/v2/namespaces/shop/hosts/held", Value::Null),
         step(
@@ -227,8 +252,7 @@ pub(super) fn lives() -> Vec<Step> {
             Value::Null,
         ),
         read(HOSTS_V1),
-    ]);
-    all
+    ]
 }
 
 /// Two appliers, each in a version.
@@ -257,7 +281,6 @@ fn applies() -> Vec<Step> {
 
 /// What is stored in a version that is not the stored one any more.
 pub(super) fn stored_in_another_version() -> Vec<Step> {
-    const A2: &str = "/apis/convert.example.com/v2/namespaces/shop/hosts/a";
     vec![
         step(
             "PATCH",
