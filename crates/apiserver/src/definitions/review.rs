@@ -28,7 +28,7 @@ pub(super) struct Review<'a> {
 /// Why objects were not converted, as it stands behind whose they are.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReviewError {
-    /// The webhook knows no version of this server's.
+    /// The webhook supports no version of `ConversionReview` that this server sends.
     #[error("no supported conversion review versions")]
     Version,
     /// It did not answer.
