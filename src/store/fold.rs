@@ -121,10 +121,15 @@ impl Fold {
         placed.take(firsts).any(|part| part.lists(member)) && !self.shows(member)
     }
 
-    /// Notes what a part first became since somebody holds the key.
+    /// Notes what a part first became since somebody holds the key; of one that is being deleted, what it first was then.
     pub(super) fn note_first(&mut self, part: &Arc<Part>) {
-        if self.held > 0 && self.first.iter().all(|first| first.member != part.member) {
-            self.first.push(Arc::clone(part));
+        if self.held == 0 {
+            return;
+        }
+        match self.first.iter_mut().find(|first| first.member == part.member) {
+            None => self.first.push(Arc::clone(part)),
+            Some(first) if first.uid == part.uid && part.deleting && !first.deleting => *first = Arc::clone(part),
+            Some(_) => {}
         }
     }
 

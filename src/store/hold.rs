@@ -48,7 +48,8 @@ pub struct Hold {
 
 impl Hold {
     /// Ends the hold with two events, and gives what the first told: what the parts first became under it. The second tells what they
-    /// are by now, if that is something else. So a status that a controller corrects at once is seen as it was written, too.
+    /// are by now, if that is something else. So a status that a controller corrects at once is seen as it was written, too, and an
+    /// object that goes at once is seen with its `deletionTimestamp`.
     pub fn release_as_written(mut self) -> Option<Arc<Entry>> {
         let store = self.store.take()?;
         store.change(|inner| {

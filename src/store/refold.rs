@@ -144,6 +144,7 @@ impl Sequencer {
         let Some(fold) = self.folds.get_mut(key) else { return };
         let Some(part) = fold.take(member) else { return };
         fold.unexpose(member);
+        fold.first.retain(|first| first.member != *member);
         self.forget_part(key, member);
         self.news = true;
         if part.uid != uid {
@@ -536,15 +537,26 @@ impl Sequencer {
         self.refold(key);
     }
 
-    /// Shows what the parts of a key first became under the hold that ends next.
+    /// Shows what the parts of a key first became under the hold that ends next. A part that is gone since is shown once more, as
+    /// what it was before: of an object that is deleted somebody may wait for that.
     pub(super) fn show_first(&mut self, key: &str, kind: HoldKind) {
         let order = Arc::clone(&self.shared.naming);
         let Some(fold) = self.folds.get_mut(key).filter(|fold| fold.held == 1) else { return };
-        let mut now = Vec::new();
+        let (mut now, mut gone) = (Vec::new(), Vec::new());
         for part in std::mem::take(&mut fold.first) {
-            // A part that is gone since, or another object, is told as it is.
-            let is_there = fold.part(&part.member).is_some_and(|there| there.uid == part.uid);
-            now.extend(is_there.then(|| fold.put(part, order.members())).flatten());
+            let member = part.member.clone();
+            match fold.part(&member).map(|there| there.uid == part.uid) {
+                Some(true) => now.extend(fold.put(part, order.members())),
+                // It is another object by now.
+                Some(false) => {}
+                // The UID of a child is another one as soon as all its parts are gone.
+                None if part.marker.as_ref().is_some_and(|marker| marker.is_child) => {}
+                None if !self.members.iter().any(|left| left.name == member) => {}
+                None => {
+                    fold.put(part, order.members());
+                    gone.push(member);
+                }
+            }
         }
         fold.shape = None;
         self.refold_unless(key, kind == HoldKind::HalfMade);
@@ -553,6 +565,9 @@ impl Sequencer {
             fold.put(part, order.members());
         }
         fold.shape = None;
+        for member in gone {
+            self.remove_part(key, &member);
+        }
     }
 }
 

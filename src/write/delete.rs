@@ -73,7 +73,7 @@ async fn try_delete<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, name: 
     writer.journal.forget_everywhere(&key, &visible.uid).await;
     let behind = delete_others(writer, &entry, &parts, outcome, &reached, &mut warnings).await;
     finish(writer, &entry, &behind, &mut warnings).await;
-    let shown = writer.fleet.release(hold).await;
+    let shown = writer.fleet.release_as_written(hold).await;
     if !behind.is_empty() {
         writer.settle_later(entry.id);
     }

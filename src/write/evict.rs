@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{
     member::call::Answer,
     placement::{
-        companions::{Counts, Eviction, Limits, Subject, evicts},
+        companions::{Counts, Eviction, Limits, Shares, Subject, evicts},
         divided::Division,
         marker::WHOLE_KEY,
     },
@@ -16,7 +16,7 @@ use crate::{
         Writer,
         fleet::{Fleet, Key, Listed},
         request::Request,
-        workloads::{COMPANIONS, documents},
+        workloads::{COMPANIONS, documents, shares},
     },
 };
 use kubefold_wire::resource::{Gvk, Gvr};
@@ -37,18 +37,19 @@ pub(in crate::write) async fn guard<F: Fleet>(
     let [(group, version, resource, kind), _] = COMPANIONS;
     let gvr = Gvr::new(group, version, resource);
     let labels = pod.pointer("/metadata/labels").map(Value::to_string).unwrap_or_default();
-    let selects = |one: &&Listed| {
-        let document = documents(one).next().map(|(_, json)| json);
-        let subject = document.and_then(|json| Subject::of(Some(Division::Budget), json));
-        subject.is_some_and(|subject| subject.selects(&labels))
+    let selecting = |budget: Listed| {
+        let subject = documents(&budget).next().and_then(|(_, json)| Subject::of(Some(Division::Budget), json));
+        subject.filter(|subject| subject.selects(&labels)).map(|subject| (budget, subject))
     };
     let budgets = writer.fleet.objects(&gvr, &request.namespace).await;
-    for budget in budgets.iter().filter(|one| one.folded && one.parts.len() > 1).filter(selects) {
+    let folded = budgets.into_iter().filter(|one| one.folded && one.parts.len() > 1);
+    for (budget, subject) in folded.filter_map(selecting) {
         let gvk = Gvk::new(group, version, kind);
         let key = Key { gvr: gvr.clone(), gvk, namespace: request.namespace.clone(), name: budget.name.clone() };
         let hold = writer.fleet.hold(&key).await;
         let hold = hold.ok_or_else(|| WriteError::BudgetHeld { budget: key.name.clone() })?;
-        judge(writer, &key, budget, &pod).await?;
+        let shares = shares(&writer.fleet, &request.namespace, &subject).await;
+        judge(writer, &key, &budget, &shares, &pod).await?;
         holds.push(hold);
     }
     Ok(holds)
@@ -62,21 +63,30 @@ fn is_guarded(pod: &Value) -> bool {
     !matches!(phase, "Succeeded" | "Failed" | "Pending") && pod.pointer("/metadata/deletionTimestamp").is_none()
 }
 
-async fn judge<F: Fleet>(writer: &Writer<F>, key: &Key, budget: &Listed, pod: &Value) -> Result<(), WriteError> {
+async fn judge<F: Fleet>(
+    writer: &Writer<F>,
+    key: &Key,
+    budget: &Listed,
+    shares: &Shares,
+    pod: &Value,
+) -> Result<(), WriteError> {
     let looks = join_all(budget.parts.iter().map(|(member, held)| async move {
-        match writer.fleet.look(member, key).await {
-            Answer::Answered { code: StatusCode::OK, body, .. } => Some((read(&body), true)),
-            Answer::Answered { code: StatusCode::NOT_FOUND, .. } => None,
+        let (part, told) = match writer.fleet.look(member, key).await {
+            Answer::Answered { code: StatusCode::OK, body, .. } => (read(&body), true),
+            Answer::Answered { code: StatusCode::NOT_FOUND, .. } => return None,
             // Its pods are there, as far as is known, and nobody says that they are well.
-            Answer::Answered { .. } | Answer::NotSent(_) | Answer::Unknown(_) => Some((read(held), false)),
-        }
+            Answer::Answered { .. } | Answer::NotSent(_) | Answer::Unknown(_) => (read(held), false),
+        };
+        let counts = counts(&part, told, shares.get(member).copied().unwrap_or(0));
+        Some((part, counts))
     }))
     .await;
-    let parts: Vec<(Value, bool)> = looks.into_iter().flatten().collect();
-    let note = parts.first().and_then(|(home, _)| home.pointer("/metadata/annotations")?.get(WHOLE_KEY)?.as_str());
+    let parts: Vec<(Value, Counts)> = looks.into_iter().flatten().collect();
+    let home = parts.first().map(|(home, _)| home);
+    let note = home.and_then(|home| home.pointer("/metadata/annotations")?.get(WHOLE_KEY)?.as_str());
     let Some(whole) = note.and_then(|note| Limits::noted(Division::Budget, note)) else { return Ok(()) };
-    let Eviction { allowed, desired, healthy } = evicts(&whole, parts.iter().map(|(part, told)| counts(part, *told)));
-    let policy = parts.first().and_then(|(home, _)| home.pointer("/spec/unhealthyPodEvictionPolicy")?.as_str());
+    let Eviction { allowed, desired, healthy } = evicts(&whole, parts.iter().map(|(_, counts)| *counts));
+    let policy = home.and_then(|home| home.pointer("/spec/unhealthyPodEvictionPolicy")?.as_str());
     // Source: the same, `unhealthyPodEvictionPolicy`: a pod that is not ready may go while the others are enough.
     let is_spare = !is_ready(pod) && (policy == Some("AlwaysAllow") || healthy >= desired && desired > 0);
     if allowed > 0 || is_spare {
@@ -89,9 +99,13 @@ fn read(document: &[u8]) -> Value {
     serde_json::from_slice(document).unwrap_or_default()
 }
 
-fn counts(part: &Value, told: bool) -> Counts {
+/// A controller that sees no pod of a budget expects none: for a moment after a member's only pod is gone. The workloads say
+/// how many there are to be.
+///
+/// Source: kubernetes `pkg/controller/disruption/disruption.go` `getExpectedScale`.
+fn counts(part: &Value, told: bool, share: u32) -> Counts {
     let count = |name: &str| part.pointer("/status").and_then(|status| status.get(name)?.as_i64()).unwrap_or(0);
-    let expected = count("expectedPods");
+    let expected = count("expectedPods").max(share.into());
     if !told {
         return Counts { expected, ..Counts::default() };
     }

@@ -297,8 +297,8 @@ pub trait Fleet: Send + Sync + 'static {
     /// Lets the key go. When it returns, the fold as it is now has been emitted, once; gives what that event told.
     fn release(&self, hold: Self::Hold) -> impl Future<Output = Option<Visible>> + Send;
 
-    /// The same after a write of the status: what was written is emitted first, and given, even if a controller has corrected it
-    /// meanwhile; what that made of it is emitted after it.
+    /// The same after a write of the status, and after a delete: what that made of the object is emitted first, and given, even if a
+    /// controller has corrected it meanwhile, or it is gone; that is emitted after it.
     fn release_as_written(&self, hold: Self::Hold) -> impl Future<Output = Option<Visible>> + Send;
 
     /// Has a key not shown from the start of its store on, until [`Fleet::show`]: at start, before anything is served.

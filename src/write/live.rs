@@ -291,7 +291,9 @@ impl Fleet for LiveFleet {
 
     async fn release_as_written(&self, mut hold: LiveHold) -> Option<Visible> {
         let shown = hold.fold.take().and_then(Hold::release_as_written).map(|entry| shown(&entry));
-        hold.twins.clear();
+        for twin in hold.twins.drain(..) {
+            twin.release_as_written();
+        }
         shown
     }
 

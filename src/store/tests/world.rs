@@ -260,7 +260,8 @@ impl World {
                 let (namespace, name) = NAMES[0][name];
                 self.holds.push(self.stores[0].hold(&format!("{namespace}/{name}")));
             }
-            Op::Release => drop(self.holds.pop()),
+            Op::Release if self.made.is_multiple_of(2) => drop(self.holds.pop()),
+            Op::Release => drop(self.holds.pop().map(Hold::release_as_written)),
             Op::Watch => self.watch(),
             Op::Retain => {
                 for kind in 0..4 {

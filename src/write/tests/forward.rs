@@ -298,6 +298,46 @@ async fn an_eviction_is_looked_after() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_member_whose_only_pod_was_evicted_still_counts_it() {
+    let (fleet, _directory, process) = fresh();
+    workload(&fleet);
+    let gvk = Gvk::new("policy", "v1", "PodDisruptionBudget");
+    let spec = json!({"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}});
+    let body = json!({"apiVersion": "policy/v1", "kind": &*gvk.kind, "metadata": {"name": "budget"}, "spec": spec});
+    let gvr = Gvr::new("policy", "v1", "poddisruptionbudgets");
+    let made = process.writer.create(Request { gvr, gvk, ..request("", &body) }).await;
+    assert_eq!(made.code, 201, "{}", message(&made));
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "pod", "namespace": "default", "uid": "u-pod", "labels": {"app": "web"},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "app-1", "uid": "u-app-1"}]},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    });
+    let evict = async |of_east: [i64; 4]| {
+        for (name, [expected, healthy, desired, allowed]) in [("east", of_east), ("west", [2, 2, 1, 1])] {
+            let mut world = fleet.world.lock();
+            let objects = &mut world.members.get_mut(&member(name)).unwrap().objects;
+            objects.get_mut("budget").unwrap()["status"] = json!({"expectedPods": expected, "currentHealthy": healthy,
+                "desiredHealthy": desired, "disruptionsAllowed": allowed});
+            if name == "west" {
+                objects.insert("pod".into(), pod.clone());
+            }
+        }
+        let mut request = write(Method::POST, "eviction", JSON, r#"{"metadata": {"name": "pod@west"}}"#);
+        request.name = "pod@west".into();
+        process.writer.forward(request, "pod".into(), member("west")).await
+    };
+    let reply = evict([1, 1, 0, 1]).await;
+    assert_eq!(reply.code, 201, "{}", message(&reply));
+    // The controller of east has not seen yet what its ReplicaSet makes in the place of the pod.
+    for of_east in [[1, 0, 0, 0], [0, 0, 0, 0]] {
+        let reply = evict(of_east).await;
+        assert_eq!(reply.code, 429, "{of_east:?}");
+        assert!(message(&reply).contains("disruption budget"), "{}", message(&reply));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_binding_stays_in_its_member() {
     let (fleet, _directory, process) = with_native();
     let binding =

@@ -8,7 +8,7 @@ use crate::write::{
     tests::{
         Process, configure, fresh, message, pair, parsed, request,
         scripted::{Cluster, Fault, Scripted, member},
-        update::{MERGE, down, labels, patch, put, send},
+        update::{MERGE, down, labels, patch, placed, put, send},
         web, workload,
     },
 };
@@ -410,6 +410,22 @@ async fn an_owner_that_a_part_does_not_have_beside_it_is_refused() {
         fleet.world.lock().members.get_mut(&member("west")).unwrap().objects.remove("boss");
         assert_eq!(send(&process, ask("boss")).await.code, 200);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_told_that_parts_were_made_at_different_times() {
+    let (fleet, _directory, process) = placed().await;
+    let made = |second: u32| json!(format!("2026-11-24T10:00:0{second}Z"));
+    for (second, cluster) in (0..).zip(fleet.world.lock().members.values_mut()) {
+        cluster.objects.get_mut("web").unwrap()["metadata"]["creationTimestamp"] = made(second);
+    }
+    let spec = json!({"replicas": 3, "paused": true});
+    let body = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec});
+    let reply = send(&process, put(&body)).await;
+    assert_eq!(reply.code, 200, "{}", message(&reply));
+    assert!(!format!("{:?}", reply.warnings).contains("keeps its own"), "{:?}", reply.warnings);
+    assert_eq!(everywhere(&fleet, "/metadata/creationTimestamp"), [made(0), made(1)]);
+    assert_eq!(everywhere(&fleet, "/spec/paused"), [json!(true), json!(true)]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -27,8 +27,11 @@ pub(in crate::write) const MERGE_PATCH: &str = "application/merge-patch+json";
 /// A server-side apply.
 pub const APPLY_PATCH: &str = "application/apply-patch+yaml";
 
-/// What a member writes into `metadata` itself, or kubefold translates on its own.
-const OWN_METADATA: [&str; 5] = ["uid", "resourceVersion", "generation", "managedFields", "selfLink"];
+/// What a member writes into `metadata` itself, or kubefold translates on its own. A kube-apiserver takes no change of these.
+///
+/// Source: kubernetes/apiserver `pkg/registry/rest/update.go` `BeforeUpdate`.
+const OWN_METADATA: [&str; 6] =
+    ["uid", "resourceVersion", "generation", "managedFields", "selfLink", "creationTimestamp"];
 
 /// A change as the client wants it.
 #[derive(Clone, Debug, PartialEq)]
