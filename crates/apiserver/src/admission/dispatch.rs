@@ -9,6 +9,7 @@ use futures::future::join_all;
 use serde_json::{Map, Value, json};
 
 use super::{
+    access::Write,
     matching::{Matched, Seen},
     namespace::namespace_of,
     patched::{Typed, internal, patched},
@@ -18,7 +19,7 @@ use super::{
 };
 use crate::{
     registry::{AdmissionRequest, Plugin, Registry, Rounds},
-    rules::Inputs,
+    rules::{Access, Inputs},
     webhook::ClientError,
 };
 use kubefold_serving::audit;
@@ -72,6 +73,8 @@ impl From<ClientError> for CallError {
 struct Case<'a> {
     registry: &'a Registry,
     request: &'a AdmissionRequest<'a>,
+    /// What its sender may do.
+    access: &'a Access,
     /// `None`: it is not looked up yet.
     namespace: Option<Option<Value>>,
 }
@@ -97,16 +100,15 @@ fn is_exempt(request: &AdmissionRequest<'_>) -> bool {
 /// Errors: the first of them that refuses.
 pub(super) async fn mutate(
     webhooks: Vec<Arc<Webhook>>,
-    registry: &Registry,
-    request: &AdmissionRequest<'_>,
+    write: &Write<'_>,
     mut object: Option<Value>,
     rounds: &mut Rounds,
 ) -> Result<Option<Value>, Box<Status>> {
-    if is_exempt(request) {
+    if is_exempt(write.request) {
         return Ok(object);
     }
     rounds.begin(Plugin::Webhooks, object.as_ref());
-    let mut case = Case { registry, request, namespace: None };
+    let mut case = Case::of(write);
     for (at, webhook) in webhooks.into_iter().enumerate() {
         let Some(call) = case.call_of(webhook, object.as_ref()).await? else { continue };
         if !rounds.asks(Plugin::Webhooks, &call.webhook.id) {
@@ -141,14 +143,13 @@ pub(super) async fn mutate(
 /// Errors: the first of them, in their order, that refuses.
 pub(super) async fn validate(
     webhooks: Vec<Arc<Webhook>>,
-    registry: &Registry,
-    request: &AdmissionRequest<'_>,
+    write: &Write<'_>,
     object: Option<&Value>,
 ) -> Result<(), Box<Status>> {
-    if is_exempt(request) {
+    if is_exempt(write.request) {
         return Ok(());
     }
-    let mut case = Case { registry, request, namespace: None };
+    let mut case = Case::of(write);
     let mut calls = Vec::new();
     for webhook in webhooks {
         calls.extend(case.call_of(webhook, object).await?);
@@ -161,6 +162,12 @@ pub(super) async fn validate(
         }
     }
     Ok(())
+}
+
+impl<'a> Case<'a> {
+    fn of(write: &'a Write<'a>) -> Self {
+        Self { registry: write.registry, request: write.request, access: &write.access, namespace: None }
+    }
 }
 
 impl Case<'_> {
@@ -188,6 +195,7 @@ impl Case<'_> {
                 request: &described,
                 namespace: None,
                 params: None,
+                access: Some(self.access),
             };
             match webhook.is_asked(inputs) {
                 Ok(true) => {}

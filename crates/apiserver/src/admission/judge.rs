@@ -8,6 +8,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{
+    access::Write,
     binding::Binding,
     invocation::{Hook, Invocation, Misconfigured, is_exempt, select},
     policy::Policy,
@@ -49,15 +50,15 @@ struct Case<'a> {
 /// Errors: what the first of them says that refuses it.
 pub(super) async fn judge(
     hooks: Vec<Hook<Validations>>,
-    registry: &Registry,
-    request: &AdmissionRequest<'_>,
+    write: &Write<'_>,
     object: Option<&Value>,
 ) -> Result<(), Box<Status>> {
+    let Write { registry, request, .. } = *write;
     if is_exempt(request) {
         return Ok(());
     }
     let selection = select(hooks, registry, request, object).await?;
-    let versions = Versions::new(registry, request, object, selection.namespace);
+    let versions = Versions::new(write, object, selection.namespace);
     let mut case = Case { registry, versions, refusals: Vec::new(), annotations: BTreeMap::new() };
     for found in &selection.found {
         match found {

@@ -4,6 +4,7 @@
 //! about every write. What is admitted by the kinds themselves (defaults of pods and the like) is in `kinds`.
 //!
 //! - `matching`: which writes a policy, a binding or a webhook is about. Pure
+//! - `access`: a write, and whom expressions ask what its sender may do
 //! - `conditions`: whether match conditions hold. Pure
 //! - `policy`: a policy of either kind. Pure
 //! - `binding`: where a policy is in force, and with which parameters
@@ -20,10 +21,11 @@
 //! - `review`: an `AdmissionReview`, and what the answer means. Pure
 //! - `dispatch`: all webhooks about one write
 //!
-//! May name: `registry`, `kinds`, `rules`, `schema`, `patch`, and `webhook`, which makes the calls.
+//! May name: `registry`, `kinds`, `rbac`, `rules`, `schema`, `patch`, and `webhook`, which makes the calls.
 //!
 //! Source: kubernetes/apiserver `pkg/admission/plugin/{policy,webhook}/`.
 
+mod access;
 mod binding;
 mod conditions;
 mod dispatch;
@@ -51,7 +53,12 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::registry::{Admission, AdmissionRequest, Followed, Index, Registry, Rounds};
+use crate::{
+    rbac::Authorizer,
+    registry::{Admission, AdmissionRequest, Followed, Index, Registry, Rounds},
+    rules::{Access, Authority},
+};
+use access::{Asked, Write};
 use installed::Installed;
 use invocation::Hook;
 use mutation::Mutations;
@@ -77,6 +84,7 @@ pub struct Admitter {
     validating_policies: Option<Arc<Followed<Installed<Validations>>>>,
     mutating: Option<Arc<Followed<Webhooks>>>,
     validating: Option<Arc<Followed<Webhooks>>>,
+    authority: Arc<dyn Authority>,
 }
 
 /// Follows policies and configurations of webhooks until `stop`, and keeps the status of policies. `None`: the registry serves none
@@ -94,13 +102,14 @@ pub async fn start(
         validating_policies: follows.begin("admission policies", &VALIDATING_POLICIES).await?,
         mutating: follows.begin("mutating webhooks", &MUTATING).await?,
         validating: follows.begin("validating webhooks", &VALIDATING).await?,
+        authority: Arc::new(Asked(None)),
     };
     if admitter.validating_policies.is_some()
         && let Some(kind) = registry.resource(GROUP, "v1", "validatingadmissionpolicies")
     {
         tasks.spawn(status::follow_until(registry.clone(), kind, stop.clone()));
     }
-    let Admitter { mutating_policies, validating_policies, mutating, validating } = &admitter;
+    let Admitter { mutating_policies, validating_policies, mutating, validating, .. } = &admitter;
     let has_policies = mutating_policies.is_some() || validating_policies.is_some();
     let is_any = has_policies || mutating.is_some() || validating.is_some();
     Ok(is_any.then_some(admitter))
@@ -126,6 +135,17 @@ impl Following<'_> {
 }
 
 impl Admitter {
+    /// The same, whose expressions ask this authorizer what somebody may do. Without one everybody may do everything.
+    #[must_use]
+    pub fn asking(self, authorizer: Authorizer) -> Self {
+        Self { authority: Arc::new(Asked(Some(authorizer))), ..self }
+    }
+
+    /// What the sender of a request may do.
+    fn access(&self, registry: &Registry) -> Access {
+        Access::new(Arc::clone(&self.authority), registry.shared_caller())
+    }
+
     /// Waits until all policies, bindings and configurations of webhooks that were written before are in force.
     pub async fn settled(&self, registry: &Registry) {
         if let Some(policies) = &self.mutating_policies {
@@ -173,9 +193,9 @@ impl Admission for Admitter {
         rounds: &'a mut Rounds,
     ) -> BoxFuture<'a, Result<Option<Value>, Box<Status>>> {
         Box::pin(async move {
-            let hooks = hooks(self.mutating_policies.as_ref());
-            let object = mutate::mutate(hooks, registry, request, object, rounds).await?;
-            dispatch::mutate(all(self.mutating.as_ref()), registry, request, object, rounds).await
+            let write = Write { registry, request, access: self.access(registry) };
+            let object = mutate::mutate(hooks(self.mutating_policies.as_ref()), &write, object, rounds).await?;
+            dispatch::mutate(all(self.mutating.as_ref()), &write, object, rounds).await
         })
     }
 
@@ -186,8 +206,9 @@ impl Admission for Admitter {
         object: Option<&'a Value>,
     ) -> BoxFuture<'a, Result<(), Box<Status>>> {
         Box::pin(async move {
-            judge::judge(hooks(self.validating_policies.as_ref()), registry, request, object).await?;
-            dispatch::validate(all(self.validating.as_ref()), registry, request, object).await
+            let write = Write { registry, request, access: self.access(registry) };
+            judge::judge(hooks(self.validating_policies.as_ref()), &write, object).await?;
+            dispatch::validate(all(self.validating.as_ref()), &write, object).await
         })
     }
 }

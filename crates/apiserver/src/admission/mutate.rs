@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use super::{
+    access::Write,
     binding::Binding,
     invocation::{Hook, Invocation, Misconfigured, is_exempt, select},
     mutation::Mutations,
@@ -48,17 +49,17 @@ struct Last {
 /// Errors: the first of them that fails, if its failures refuse.
 pub(super) async fn mutate(
     hooks: Vec<Hook<Mutations>>,
-    registry: &Registry,
-    request: &AdmissionRequest<'_>,
+    write: &Write<'_>,
     object: Option<Value>,
     rounds: &mut Rounds,
 ) -> Result<Option<Value>, Box<Status>> {
+    let Write { registry, request, .. } = *write;
     // Of what is deleted there is nothing to change.
     if hooks.is_empty() || request.operation == Operation::Delete || is_exempt(request) {
         return Ok(object);
     }
     let selection = select(hooks, registry, request, object.as_ref()).await?;
-    let versions = Versions::new(registry, request, object.as_ref(), selection.namespace);
+    let versions = Versions::new(write, object.as_ref(), selection.namespace);
     let mut case = Case { registry, request, versions, last: None, refusals: Vec::new() };
     for misconfigured in selection.found.iter().filter_map(|found| found.as_ref().err()) {
         case.misconfigured(misconfigured, None);

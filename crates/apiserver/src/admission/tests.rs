@@ -19,7 +19,14 @@ fn policy(spec: Value) -> Policy<Validations> {
 
 fn told(policy: &Policy<Validations>, object: &Value) -> Vec<String> {
     let request = json!({"operation": "CREATE"});
-    let inputs = Inputs { object: Some(object), old_object: None, request: &request, namespace: None, params: None };
+    let inputs = Inputs {
+        object: Some(object),
+        old_object: None,
+        request: &request,
+        namespace: None,
+        params: None,
+        access: None,
+    };
     let verdict = policy.judge(inputs);
     verdict.denials.into_iter().map(|denial| denial.message).chain(verdict.failures).collect()
 }

@@ -131,7 +131,7 @@ impl Policy<Validations> {
         for validation in &self.acts.each {
             results.push(evaluation.evaluate(&validation.expression)?);
         }
-        let mut messages = Evaluation::new(&self.scope, inputs, evaluation.left())?;
+        let mut messages = Evaluation::new(&self.scope, Inputs { access: None, ..inputs }, evaluation.left())?;
         let mut over = None;
         let mut told = Vec::new();
         for validation in &self.acts.each {
@@ -161,7 +161,8 @@ impl Policy<Validations> {
     }
 
     fn annotate(&self, inputs: Inputs<'_>, verdict: &mut Verdict) -> Result<(), EvaluationError> {
-        let mut evaluation = Evaluation::new(&self.scope, inputs, COST_MAX)?;
+        // As at a kube-apiserver: annotations may name `authorizer`, and fail when they do.
+        let mut evaluation = Evaluation::new(&self.scope, Inputs { access: None, ..inputs }, COST_MAX)?;
         for Annotation { key, value } in &self.acts.annotations {
             match evaluation.evaluate(value)? {
                 Ok(Outcome::Text(text)) if !text.trim().is_empty() => {

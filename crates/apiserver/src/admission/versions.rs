@@ -5,18 +5,15 @@
 use serde_json::Value;
 
 use super::{
+    access::Write,
     matching::Matched,
     request::{SeenError, described, seen},
 };
-use crate::{
-    registry::{AdmissionRequest, Registry},
-    rules::Inputs,
-};
+use crate::rules::Inputs;
 
 /// All versions that were wanted so far.
 pub(super) struct Versions<'a> {
-    registry: &'a Registry,
-    request: &'a AdmissionRequest<'a>,
+    write: &'a Write<'a>,
     /// As it was sent.
     object: Option<&'a Value>,
     /// The one that expressions see.
@@ -35,13 +32,8 @@ pub(super) struct Version {
 }
 
 impl<'a> Versions<'a> {
-    pub(super) fn new(
-        registry: &'a Registry,
-        request: &'a AdmissionRequest<'a>,
-        object: Option<&'a Value>,
-        namespace: Option<Value>,
-    ) -> Self {
-        Self { registry, request, object, namespace, each: Vec::new() }
+    pub(super) fn new(write: &'a Write<'a>, object: Option<&'a Value>, namespace: Option<Value>) -> Self {
+        Self { write, object, namespace, each: Vec::new() }
     }
 
     /// The place of a version.
@@ -51,10 +43,11 @@ impl<'a> Versions<'a> {
         if let Some(place) = self.each.iter().position(|version| version.matched.is_same(matched)) {
             return Ok(place);
         }
+        let Write { registry, request, .. } = self.write;
         self.each.push(Version {
-            object: seen(self.registry, self.request, matched, self.object).await?,
-            old: seen(self.registry, self.request, matched, self.request.old).await?,
-            described: described(self.request, matched, self.registry.caller()),
+            object: seen(registry, request, matched, self.object).await?,
+            old: seen(registry, request, matched, request.old).await?,
+            described: described(request, matched, registry.caller()),
             matched: matched.clone(),
         });
         Ok(self.each.len() - 1)
@@ -76,6 +69,7 @@ impl<'a> Versions<'a> {
             request: &version.described,
             namespace: self.namespace.as_ref(),
             params: param,
+            access: Some(&self.write.access),
         }
     }
 }

@@ -140,6 +140,11 @@ impl Registry {
         &self.caller
     }
 
+    /// The same, to be kept.
+    pub(crate) fn shared_caller(&self) -> Arc<Caller> {
+        Arc::clone(&self.caller)
+    }
+
     /// The time and chance that it works with.
     pub fn env(&self) -> &Env {
         &self.inner.env

@@ -1,241 +1,30 @@
-//! What is wrong with an expression before it ever runs: names of fields, variables and functions that do not exist.
+//! What is wrong with an expression before it ever runs: names that do not exist, and types that do not fit.
 //!
-//! Types of arguments are not checked here: a call that no function takes fails when the rule runs.
-//!
-//! Source: google/cel-go `checker/checker.go`, for the words.
+//! Source: google/cel-go `checker/checker.go`, `cel/validator.go`, for the words, too.
 
-use cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue, SourceInfo, StructExpr, operators};
-use kubefold_wire::access::text;
-use serde_json::Value;
-
-use super::{
-    patches::{ESCAPE_KEY, JSON_PATCH, JSON_PATCH_FIELDS, JSON_PATCHES, OBJECT, is_patch_type},
-    values::escaped,
+use cel::{
+    Env,
+    common::{
+        ast::{
+            CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, SelectExpr,
+            SourceInfo, StructExpr, operators,
+        },
+        types::CelString,
+        value::CowVal,
+    },
 };
 
-/// Names of types, which are values, too.
-const TYPES: [&str; 10] = ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"];
-
-const FUNCTIONS: &[&str] = &[
-    "bool",
-    "bytes",
-    "cidr",
-    "double",
-    "duration",
-    "dyn",
-    "format.byte",
-    "format.date",
-    "format.datetime",
-    "format.dns1035Label",
-    "format.dns1035LabelPrefix",
-    "format.dns1123Label",
-    "format.dns1123LabelPrefix",
-    "format.dns1123Subdomain",
-    "format.dns1123SubdomainPrefix",
-    "format.labelValue",
-    "format.named",
-    "format.qualifiedName",
-    "format.uri",
-    "format.uuid",
-    "int",
-    "ip",
-    "ip.isCanonical",
-    "isCIDR",
-    "isIP",
-    "isQuantity",
-    "isSemver",
-    "lists.range",
-    "matches",
-    "optional.none",
-    "optional.of",
-    "optional.ofNonZeroValue",
-    "optional.unwrap",
-    "quantity",
-    "semver",
-    "sets.contains",
-    "sets.equivalent",
-    "sets.intersects",
-    "sign",
-    "size",
-    "string",
-    "strings.quote",
-    "timestamp",
-    "type",
-    "uint",
-];
-
-const METHODS: &[&str] = &[
-    "add",
-    "allowed",
-    "asApproximateFloat",
-    "asInteger",
-    "charAt",
-    "check",
-    "compareTo",
-    "contains",
-    "containsCIDR",
-    "containsIP",
-    "distinct",
-    "endsWith",
-    "error",
-    "errored",
-    "family",
-    "fieldSelector",
-    "find",
-    "findAll",
-    "first",
-    "flatten",
-    "format",
-    "getDate",
-    "getDayOfMonth",
-    "getDayOfWeek",
-    "getDayOfYear",
-    "getFullYear",
-    "getHours",
-    "getMilliseconds",
-    "getMinutes",
-    "getMonth",
-    "getSeconds",
-    "group",
-    "hasValue",
-    "indexOf",
-    "ip",
-    "isGlobalUnicast",
-    "isGreaterThan",
-    "isInteger",
-    "isLessThan",
-    "isLinkLocalMulticast",
-    "isLinkLocalUnicast",
-    "isLoopback",
-    "isSorted",
-    "isUnspecified",
-    "join",
-    "labelSelector",
-    "last",
-    "lastIndexOf",
-    "lowerAscii",
-    "major",
-    "masked",
-    "matches",
-    "max",
-    "min",
-    "minor",
-    "name",
-    "namespace",
-    "or",
-    "orValue",
-    "patch",
-    "path",
-    "prefixLength",
-    "reason",
-    "replace",
-    "resource",
-    "reverse",
-    "serviceAccount",
-    "size",
-    "slice",
-    "sort",
-    "split",
-    "startsWith",
-    "sub",
-    "subresource",
-    "substring",
-    "sum",
-    "trim",
-    "unwrapOpt",
-    "upperAscii",
-    "validate",
-    "value",
-];
-
-/// In a schema whose properties have their own names in expressions, `namespace` too.
-pub(super) const PLAIN_NAMES: &str = "x-plain-names";
-/// What a field of an object is constructed as. Its type has a name of its own.
-const OBJECT_FIELD: &str = "Object.*";
-/// The type of a schema of what nothing is known of here.
-const UNKNOWN: &str = "unknown";
-
-/// What is known of the type of an expression.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Known<'a> {
-    /// Nothing, here and in cel-go: it is found out when the expression runs.
-    Dyn,
-    /// Nothing, while cel-go may know it.
-    Unknown,
-    /// Truth.
-    Bool,
-    /// A text.
-    Text,
-    /// Another type without fields, by its name in cel-go.
-    Plain(&'static str),
-    /// As a schema says.
-    Of(&'a Value),
-    /// A whole object.
-    Root(&'a Value),
-    /// An object with these fields, by their names in expressions, each as a schema says.
-    Fields(&'a [(String, Value)]),
-}
-
-impl<'a> Known<'a> {
-    /// The value at a place of a schema. One at the root is a whole object, and so is an embedded one.
-    pub(super) fn at(schema: &'a Value, is_root: bool) -> Self {
-        let is_embedded = schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true));
-        if is_root || is_embedded { Self::Root(schema) } else { Self::Of(schema) }
-    }
-
-    /// Its name, as cel-go says it; empty where cel-go alone knows it.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Dyn => "dyn",
-            Self::Unknown => "",
-            Self::Bool => "bool",
-            Self::Text => "string",
-            Self::Plain(name) => name,
-            Self::Root(_) | Self::Fields(_) => "object",
-            Self::Of(schema) => match text(schema, "/type") {
-                "boolean" => "bool",
-                "string" => match text(schema, "/format") {
-                    "byte" => "bytes",
-                    "date" | "date-time" => "google.protobuf.Timestamp",
-                    "duration" => "google.protobuf.Duration",
-                    _ => "string",
-                },
-                "integer" => "int",
-                "number" => "double",
-                "array" => "list",
-                "object" => "object",
-                UNKNOWN => "",
-                _ => "dyn",
-            },
-        }
-    }
-
-    /// Says whether its values may be of any type, as far as is known here.
-    pub(super) fn is_open(self) -> bool {
-        matches!(self.name(), "" | "dyn")
-    }
-
-    /// A schema of which the same is known.
-    pub(super) fn schema(self) -> Value {
-        match self {
-            Self::Of(schema) | Self::Root(schema) => schema.clone(),
-            Self::Fields(_) => serde_json::json!({"type": UNKNOWN}),
-            _ => match self.name() {
-                "bool" => serde_json::json!({"type": "boolean"}),
-                "string" => serde_json::json!({"type": "string"}),
-                "int" => serde_json::json!({"type": "integer"}),
-                "double" => serde_json::json!({"type": "number"}),
-                "dyn" => serde_json::json!({}),
-                _ => serde_json::json!({"type": UNKNOWN}),
-            },
-        }
-    }
-}
+use super::{
+    functions::{VARS_MAX, overloads, type_named},
+    patches::{ESCAPE_KEY, JSON_PATCH, JSON_PATCH_FIELDS, is_patch_type},
+    schemas,
+    types::{Bindings, Fields, Object, Type},
+};
 
 /// What an expression may name.
 pub(super) struct Names<'a> {
-    /// Variables, with what is known of their types.
-    pub(super) variables: Vec<(String, Known<'a>)>,
+    /// Variables and their types.
+    pub(super) variables: Vec<(String, Type<'a>)>,
     /// Whether it may say how an object is changed.
     pub(super) has_patch_types: bool,
 }
@@ -246,20 +35,64 @@ struct Fault {
     shown: String,
 }
 
+/// Something that is written down in a list or a map, and its type.
+#[derive(Clone)]
+struct Written<'a> {
+    id: u64,
+    of: Type<'a>,
+}
+
+/// A text that is written down as the time or the duration that it is to be.
+struct Time {
+    id: u64,
+    function: &'static str,
+    text: String,
+}
+
+/// Functions that read a text.
+const OF_TIME: [&str; 2] = ["duration", "timestamp"];
+
 /// One expression's check.
 pub(super) struct Check<'s, 'a> {
+    env: &'s Env,
     source: &'s SourceInfo,
-    scopes: Vec<(String, Known<'a>)>,
+    scopes: Vec<(String, Type<'a>)>,
+    bindings: Bindings<'a>,
+    vars: usize,
     found: Vec<Fault>,
+    /// What must be of one type: the items of each list, the keys and the values of each map.
+    alike: Vec<Vec<Written<'a>>>,
+    times: Vec<Time>,
     has_patch_types: bool,
     /// Whether `oldSelf` is used.
     pub(super) uses_old: bool,
 }
 
 impl<'s, 'a> Check<'s, 'a> {
-    pub(super) fn new(source: &'s SourceInfo, names: Names<'a>) -> Self {
+    pub(super) fn new(env: &'s Env, source: &'s SourceInfo, names: Names<'a>) -> Self {
         let Names { variables, has_patch_types } = names;
-        Self { source, scopes: variables, found: Vec::new(), has_patch_types, uses_old: false }
+        Self {
+            env,
+            source,
+            scopes: variables,
+            bindings: Bindings::default(),
+            vars: 0,
+            found: Vec::new(),
+            alike: Vec::new(),
+            times: Vec::new(),
+            has_patch_types,
+            uses_old: false,
+        }
+    }
+
+    /// Checks a whole expression, and says its type.
+    pub(super) fn whole(&mut self, expression: &IdedExpr) -> Type<'a> {
+        let of = self.expression(expression);
+        if self.found.is_empty() {
+            self.check_alike();
+            self.check_times();
+        }
+        self.bindings.last(&of)
     }
 
     /// All that is wrong; `None`: nothing.
@@ -274,278 +107,348 @@ impl<'s, 'a> Check<'s, 'a> {
         self.found.push(Fault { offset, shown: located(&self.source.source, offset, why) });
     }
 
-    /// Checks an expression, and says what is known of its type.
-    pub(super) fn expression(&mut self, expression: &IdedExpr) -> Known<'a> {
+    fn mismatch(&mut self, at: u64, expected: &Type<'a>, found: &Type<'a>) {
+        self.fault(at, &format!("expected type '{expected}' but found '{found}'"));
+    }
+
+    fn new_var(&mut self) -> Type<'a> {
+        self.vars += 1;
+        Type::Var(self.vars - 1)
+    }
+
+    fn fits(&mut self, wanted: &Type<'a>, given: &Type<'a>) -> bool {
+        self.bindings.fit(std::slice::from_ref(wanted), std::slice::from_ref(given))
+    }
+
+    fn expression(&mut self, expression: &IdedExpr) -> Type<'a> {
+        let at = expression.id;
         match &expression.expr {
-            Expr::Literal(LiteralValue::Boolean(_)) => Known::Bool,
-            Expr::Literal(LiteralValue::String(_)) => Known::Text,
-            Expr::Literal(literal) => Known::Plain(match literal {
-                LiteralValue::Int(_) => "int",
-                LiteralValue::UInt(_) => "uint",
-                LiteralValue::Double(_) => "double",
-                LiteralValue::Bytes(_) => "bytes",
-                LiteralValue::Null => "null_type",
-                LiteralValue::Boolean(_) => "bool",
-                LiteralValue::String(_) => "string",
-            }),
-            Expr::Unspecified => Known::Unknown,
-            Expr::Ident(name) => self.variable(expression.id, name),
-            Expr::Select(select) => {
-                let operand = self.expression(&select.operand);
-                let field = self.field(expression.id, operand, &select.field);
-                if select.test { Known::Bool } else { field }
+            Expr::Literal(literal) => match literal {
+                LiteralValue::Boolean(_) => Type::Bool,
+                LiteralValue::String(_) => Type::Text,
+                LiteralValue::Int(_) => Type::Int,
+                LiteralValue::UInt(_) => Type::Uint,
+                LiteralValue::Double(_) => Type::Double,
+                LiteralValue::Bytes(_) => Type::Bytes,
+                LiteralValue::Null => Type::Null,
+            },
+            Expr::Unspecified => Type::Dyn,
+            Expr::Ident(name) => self.variable(at, name),
+            Expr::Select(select) => self.select(at, select),
+            Expr::Call(call) => self.call(at, call),
+            Expr::List(list) => self.list(list),
+            Expr::Map(map) => self.map(map),
+            Expr::Struct(made) => self.made(at, made),
+            Expr::Comprehension(fold) => self.comprehension(fold),
+        }
+    }
+
+    /// The type of a name; `None`: there is no such name.
+    fn named(&self, name: &str) -> Option<Type<'a>> {
+        let name = name.strip_prefix('.').unwrap_or(name);
+        if let Some((_, of)) = self.scopes.iter().rev().find(|(known, _)| known == name) {
+            return Some(of.clone());
+        }
+        if let Some(of) = type_named(name) {
+            return Some(Type::of(of));
+        }
+        (self.has_patch_types && is_patch_type(name)).then(|| Type::of(patch_type(name)))
+    }
+
+    fn variable(&mut self, at: u64, name: &str) -> Type<'a> {
+        self.uses_old |= name == "oldSelf";
+        if let Some(of) = self.named(name) {
+            return of;
+        }
+        self.fault(at, &format!("undeclared reference to '{name}' (in container '')"));
+        Type::Error
+    }
+
+    fn select(&mut self, at: u64, select: &SelectExpr) -> Type<'a> {
+        if !select.test
+            && let Some(of) = qualified(&select.operand, &select.field).and_then(|name| self.named(&name))
+        {
+            return of;
+        }
+        let operand = self.expression(&select.operand);
+        let field = self.field(at, &operand, &select.field);
+        if select.test { Type::Bool } else { self.bindings.known(&field) }
+    }
+
+    fn field(&mut self, at: u64, operand: &Type<'a>, name: &str) -> Type<'a> {
+        let (of, is_optional) = self.bindings.known(operand).unwrapped();
+        let field = match of {
+            Type::Map(_, value) => *value,
+            Type::Object(object) => self.field_of(at, &object, name),
+            of @ Type::Var(_) => {
+                self.fits(&Type::Dyn, &of);
+                Type::Dyn
             }
-            Expr::Call(call) => self.call(expression.id, call),
-            Expr::List(list) => {
-                let items: Vec<Known<'a>> = list.elements.iter().map(|element| self.expression(element)).collect();
-                self.check_patches(&list.elements, &items);
-                list_of(&items)
-            }
-            Expr::Map(map) => {
-                for entry in &map.entries {
-                    if let EntryExpr::MapEntry(entry) = &entry.expr {
-                        self.expression(&entry.key);
-                        self.expression(&entry.value);
-                    }
+            of => {
+                if !of.is_open() {
+                    self.fault(at, &format!("type '{of}' does not support field selection"));
                 }
-                Known::Unknown
+                Type::Dyn
             }
-            Expr::Struct(made) => self.made(expression.id, made),
-            Expr::Comprehension(fold) => {
-                let range = self.expression(&fold.iter_range);
-                let item = self.item(expression.id, range);
-                let start = self.expression(&fold.accu_init);
-                let length = self.scopes.len();
-                self.scopes.push((fold.accu_var.clone(), if let Known::Bool = start { start } else { Known::Unknown }));
-                self.scopes.push((fold.iter_var.clone(), item));
-                self.expression(&fold.loop_cond);
-                self.expression(&fold.loop_step);
-                let result = self.expression(&fold.result);
-                self.scopes.truncate(length);
-                result
-            }
-        }
+        };
+        if is_optional { Type::optional(field) } else { field }
     }
 
-    /// A list of operations has nothing else.
-    fn check_patches(&mut self, elements: &[IdedExpr], items: &[Known<'a>]) {
-        if !matches!(items.first(), Some(Known::Plain(JSON_PATCH))) {
-            return;
-        }
-        for (element, known) in elements.iter().zip(items) {
-            if !known.is_open() && known.name() != JSON_PATCH {
-                let why = format!("expected type '{JSON_PATCH}' but found '{}'", known.name());
-                self.fault(element.id, &why);
+    fn field_of(&mut self, at: u64, object: &Object<'a>, name: &str) -> Type<'a> {
+        let field = match object.fields {
+            Fields::Any => Some(Type::Dyn),
+            Fields::JsonPatch if name == "value" => Some(Type::Dyn),
+            Fields::JsonPatch => JSON_PATCH_FIELDS.contains(&name).then_some(Type::Text),
+            Fields::Variables(all) => all.iter().find(|(known, _)| known == name).map(|(_, of)| of.clone()),
+            Fields::Schema { schema, is_root } => schemas::field(schema, is_root, &object.name, name),
+            Fields::None => {
+                self.fault(at, &format!("unexpected failed resolution of '{}'", object.name));
+                return Type::Error;
             }
-        }
-    }
-
-    fn made(&mut self, at: u64, made: &StructExpr) -> Known<'a> {
-        let name = made.type_name.as_str();
-        if !(self.has_patch_types && is_patch_type(name)) {
-            self.fault(at, &format!("undeclared reference to '{name}' (in container '')"));
-            return Known::Dyn;
-        }
-        for entry in &made.entries {
-            let EntryExpr::StructField(field) = &entry.expr else { continue };
-            let given = self.expression(&field.value);
-            if name != JSON_PATCH {
-                continue;
-            }
-            if !JSON_PATCH_FIELDS.contains(&field.field.as_str()) {
-                self.fault(entry.id, &format!("undefined field '{}'", field.field));
-            } else if field.field != "value" && !given.is_open() && given.name() != "string" {
-                let (field, given) = (&field.field, given.name());
-                self.fault(
-                    entry.id,
-                    &format!("expected type of field '{field}' is 'string' but provided type is '{given}'"),
-                );
-            }
-        }
-        Known::Plain(match name {
-            JSON_PATCH => JSON_PATCH,
-            OBJECT => OBJECT,
-            _ => OBJECT_FIELD,
+        };
+        field.unwrap_or_else(|| {
+            self.fault(at, &format!("undefined field '{name}'"));
+            Type::Error
         })
     }
 
-    fn variable(&mut self, at: u64, name: &str) -> Known<'a> {
-        self.uses_old |= name == "oldSelf";
-        match self.scopes.iter().rev().find(|(known, _)| known == name) {
-            Some((_, known)) => *known,
-            None if TYPES.contains(&name) => Known::Plain("type"),
-            None if self.has_patch_types && is_patch_type(name) => Known::Plain("type"),
-            None => {
-                self.fault(at, &format!("undeclared reference to '{name}' (in container '')"));
-                Known::Dyn
+    fn list(&mut self, list: &ListExpr) -> Type<'a> {
+        let (mut joined, mut items) = (None, Vec::new());
+        for (index, item) in list.elements.iter().enumerate() {
+            let mut of = self.expression(item);
+            if list.optional_indices.contains(&index) {
+                of = self.optional(item.id, of);
+            }
+            items.push(Written { id: item.id, of: of.clone() });
+            joined = Some(self.joined(joined, of));
+        }
+        self.alike.push(items);
+        Type::list(joined.unwrap_or_else(|| self.new_var()))
+    }
+
+    fn map(&mut self, map: &MapExpr) -> Type<'a> {
+        let (mut key, mut value, mut keys, mut values) = (None, None, Vec::new(), Vec::new());
+        for entry in &map.entries {
+            let EntryExpr::MapEntry(entry) = &entry.expr else { continue };
+            let of = self.expression(&entry.key);
+            keys.push(Written { id: entry.key.id, of: of.clone() });
+            key = Some(self.joined(key, of));
+            let mut of = self.expression(&entry.value);
+            if entry.optional {
+                of = self.optional(entry.value.id, of);
+            }
+            values.push(Written { id: entry.value.id, of: of.clone() });
+            value = Some(self.joined(value, of));
+        }
+        for written in [keys, values] {
+            // Each is told by itself, of a list the first one.
+            let Some((first, others)) = written.split_first() else { continue };
+            self.alike.extend(others.iter().map(|other| vec![first.clone(), other.clone()]));
+        }
+        let key = key.unwrap_or_else(|| self.new_var());
+        Type::map(key, value.unwrap_or_else(|| self.new_var()))
+    }
+
+    /// What an optional value has that is written down with a question mark.
+    fn optional(&mut self, at: u64, of: Type<'a>) -> Type<'a> {
+        let (of, is_optional) = of.unwrapped();
+        if !is_optional && of != Type::Dyn {
+            self.mismatch(at, &Type::optional(of.clone()), &of);
+        }
+        of
+    }
+
+    fn joined(&mut self, before: Option<Type<'a>>, of: Type<'a>) -> Type<'a> {
+        let Some(before) = before else { return of };
+        if self.fits(&before, &of) { before.most_general(of) } else { Type::Dyn }
+    }
+
+    /// What is written down in a list, or as keys or values of a map, is of one type, which is not found out later.
+    fn check_alike(&mut self) {
+        for written in std::mem::take(&mut self.alike) {
+            let mut types = written.into_iter().map(|one| (one.id, self.bindings.last(&one.of)));
+            let Some((_, first)) = types.next() else { continue };
+            if let Some((id, other)) = types.find(|(_, of)| *of != first) {
+                self.mismatch(id, &first, &other);
             }
         }
     }
 
-    fn field(&mut self, at: u64, operand: Known<'a>, name: &str) -> Known<'a> {
-        let schema = match operand {
-            Known::Dyn | Known::Unknown => return operand,
-            Known::Plain(OBJECT | OBJECT_FIELD) => return Known::Dyn,
-            Known::Plain(JSON_PATCH) if name == "value" => return Known::Dyn,
-            Known::Plain(JSON_PATCH) => return Known::Text,
-            Known::Fields(fields) => {
-                let Some((_, of)) = fields.iter().find(|(known, _)| known == name) else {
-                    self.fault(at, &format!("undefined field '{name}'"));
-                    return Known::Dyn;
-                };
-                return Known::Of(of);
-            }
-            Known::Root(_) if matches!(name, "apiVersion" | "kind") => return Known::Text,
-            Known::Root(_) if name == "metadata" => return Known::Of(metadata()),
-            Known::Of(schema) | Known::Root(schema) => schema,
-            Known::Bool | Known::Text | Known::Plain(_) => &Value::Null,
-        };
-        if let Some(values) = schema.get("additionalProperties").filter(|values| values.is_object()) {
-            return Known::Of(values);
-        }
-        let is_object = matches!(operand.name(), "object");
-        if operand.is_open() {
-            return if operand.name().is_empty() { Known::Unknown } else { Known::Dyn };
-        }
-        if !is_object {
-            self.fault(at, &format!("type '{}' does not support field selection", operand.name()));
-            return Known::Dyn;
-        }
-        let mut properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
-        let typed = |of: &Value| !text(of, "/type").is_empty() || of.get("x-kubernetes-int-or-string").is_some();
-        let is_plain = schema.get(PLAIN_NAMES).is_some();
-        let is_named = |property: &str| match is_plain {
-            true => property == name,
-            false => escaped(property).is_some_and(|known| known == name),
-        };
-        match properties.find(|(property, of)| typed(of) && is_named(property)) {
-            Some((_, of)) => Known::Of(of),
-            None => {
-                self.fault(at, &format!("undefined field '{name}'"));
-                Known::Dyn
+    /// A time or a duration that is written down is one.
+    fn check_times(&mut self) {
+        for Time { id, function, text } in std::mem::take(&mut self.times) {
+            let args = vec![CowVal::owned(CelString::from(text))];
+            let made = self.env.find_overload(function, &args).map(|make| make(args).is_ok());
+            if made == Some(false) {
+                self.fault(id, &format!("invalid {function} argument"));
             }
         }
     }
 
-    fn item(&mut self, at: u64, range: Known<'a>) -> Known<'a> {
-        match range {
-            Known::Of(schema) if schema.get("items").is_some() => schema.get("items").map_or(Known::Dyn, Known::Of),
-            Known::Of(schema) if schema.get("additionalProperties").is_some_and(Value::is_object) => Known::Text,
-            Known::Plain(name) if name.starts_with("list(") => Known::Unknown,
-            other if other.is_open() => {
-                if other.name().is_empty() {
-                    Known::Unknown
-                } else {
-                    Known::Dyn
-                }
+    fn made(&mut self, at: u64, made: &StructExpr) -> Type<'a> {
+        let name = made.type_name.as_str();
+        if !(self.has_patch_types && is_patch_type(name)) {
+            match self.named(name) {
+                None => self.fault(at, &format!("undeclared reference to '{name}' (in container '')")),
+                Some(Type::Of(of)) if matches!(*of, Type::Duration | Type::Timestamp | Type::Null) => return *of,
+                Some(Type::Of(_)) => self.fault(at, &format!("'{name}' is not a message type")),
+                Some(other) => self.fault(at, &format!("'{}' is not a type", other.declared())),
+            }
+            return Type::Error;
+        }
+        for entry in &made.entries {
+            let EntryExpr::StructField(field) = &entry.expr else { continue };
+            let mut given = self.expression(&field.value);
+            if field.optional {
+                given = self.optional(field.value.id, given);
+            }
+            let is_text = name == JSON_PATCH && field.field != "value";
+            let given = self.bindings.known(&given);
+            if is_text && !JSON_PATCH_FIELDS.contains(&field.field.as_str()) {
+                self.fault(entry.id, &format!("undefined field '{}'", field.field));
+            } else if is_text && !self.fits(&Type::Text, &given) {
+                let why =
+                    format!("expected type of field '{}' is 'string' but provided type is '{given}'", field.field);
+                self.fault(entry.id, &why);
+            }
+        }
+        patch_type(name)
+    }
+
+    fn comprehension(&mut self, fold: &ComprehensionExpr) -> Type<'a> {
+        let range = self.expression(&fold.iter_range);
+        let result = self.expression(&fold.accu_init);
+        let range = self.bindings.known(&range);
+        let [item, second] = match &range {
+            Type::List(of) if fold.iter_var2.is_some() => [Type::Int, (**of).clone()],
+            Type::List(of) => [(**of).clone(), Type::Error],
+            Type::Map(key, value) => [(**key).clone(), (**value).clone()],
+            Type::Dyn | Type::Error | Type::Var(_) => {
+                self.fits(&Type::Dyn, &range);
+                [Type::Dyn, Type::Dyn]
             }
             other => {
                 let why = "cannot be range of a comprehension (must be list, map, or dynamic)";
-                self.fault(at, &format!("expression of type '{}' {why}", other.name()));
-                Known::Dyn
+                self.fault(fold.iter_range.id, &format!("expression of type '{other}' {why}"));
+                [Type::Error, Type::Error]
+            }
+        };
+        let length = self.scopes.len();
+        self.scopes.push((fold.accu_var.clone(), result.clone()));
+        self.scopes.push((fold.iter_var.clone(), item));
+        self.scopes.extend(fold.iter_var2.clone().map(|name| (name, second)));
+        self.checked_as(&fold.loop_cond, &Type::Bool);
+        self.checked_as(&fold.loop_step, &result);
+        self.scopes.truncate(length + 1);
+        let of = self.expression(&fold.result);
+        self.scopes.truncate(length);
+        self.bindings.known(&of)
+    }
+
+    fn checked_as(&mut self, expression: &IdedExpr, wanted: &Type<'a>) {
+        let of = self.expression(expression);
+        if !self.fits(wanted, &of) {
+            self.mismatch(expression.id, wanted, &of);
+        }
+    }
+
+    fn call(&mut self, at: u64, call: &CallExpr) -> Type<'a> {
+        let name = call.func_name.as_str();
+        let written = self.alike.len();
+        if let (operators::OPT_SELECT, [operand, field]) = (name, call.args.as_slice()) {
+            let operand = self.expression(operand);
+            let Expr::Literal(LiteralValue::String(field)) = &field.expr else { return Type::Dyn };
+            let (field, _) = self.field(at, &operand, field.inner()).unwrapped();
+            return Type::optional(self.bindings.known(&field));
+        }
+        let mut args: Vec<Type<'a>> = call.args.iter().map(|arg| self.expression(arg)).collect();
+        if name == "format" {
+            // What is put into a text may be of several types.
+            self.alike.truncate(written);
+        }
+        if let (operators::LOGICAL_AND | operators::LOGICAL_OR, [_, _]) = (name, args.as_slice()) {
+            return self.logical(&call.args, &args);
+        }
+        let Some(target) = &call.target else {
+            self.note_time(name, &call.args);
+            return self.resolved(at, name, false, &args);
+        };
+        if let Some(name) = qualified(target, name).filter(|name| self.has_function(name)) {
+            return self.resolved(at, &name, false, &args);
+        }
+        args.insert(0, self.expression(target));
+        self.resolved(at, name, true, &args)
+    }
+
+    fn note_time(&mut self, name: &str, args: &[IdedExpr]) {
+        let function = OF_TIME.into_iter().find(|function| *function == name);
+        if let (Some(function), [IdedExpr { id, expr: Expr::Literal(LiteralValue::String(text)) }]) = (function, args) {
+            self.times.push(Time { id: *id, function, text: text.inner().to_owned() });
+        }
+    }
+
+    /// Both sides of `&&` and `||` are told by themselves.
+    fn logical(&mut self, args: &[IdedExpr], types: &[Type<'a>]) -> Type<'a> {
+        let mut of = Type::Bool;
+        for (arg, given) in args.iter().zip(types) {
+            if !self.fits(given, &Type::Bool) {
+                self.mismatch(arg.id, &Type::Bool, given);
+                of = Type::Error;
             }
         }
+        of
     }
 
-    fn call(&mut self, at: u64, call: &cel::common::ast::CallExpr) -> Known<'a> {
-        let name = call.func_name.as_str();
-        let qualified = call.target.as_ref().and_then(|target| match &target.expr {
-            Expr::Ident(room) => Some(format!("{room}.{name}")),
-            _ => None,
-        });
-        let is_qualified = qualified
-            .is_some_and(|name| FUNCTIONS.contains(&name.as_str()) || (self.has_patch_types && name == ESCAPE_KEY));
-        let target = match &call.target {
-            Some(target) if !is_qualified => Some(self.expression(target)),
-            _ => None,
-        };
-        let args: Vec<Known<'a>> = call.args.iter().map(|arg| self.expression(arg)).collect();
-        // No rule can write such a name; it stands for `a + b`, and the like.
-        let is_operator = !name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
-        let is_there =
-            is_qualified || is_operator || if target.is_some() { METHODS } else { FUNCTIONS }.contains(&name);
-        if !is_there {
+    fn has_function(&self, name: &str) -> bool {
+        overloads(name).is_some() && (self.has_patch_types || name != ESCAPE_KEY)
+    }
+
+    /// What a call gives. Of a method the first argument stands before the dot.
+    fn resolved(&mut self, at: u64, name: &str, is_method: bool, args: &[Type<'a>]) -> Type<'a> {
+        let Some(all) = overloads(name).filter(|_| self.has_function(name)) else {
             self.fault(at, &format!("undeclared reference to '{name}' (in container '')"));
-            return Known::Dyn;
+            return Type::Error;
+        };
+        let mut gives = None;
+        for overload in all.iter().filter(|overload| overload.is_method == is_method) {
+            let first = self.vars;
+            self.vars += VARS_MAX;
+            let mut renamed = |index: usize| Type::Var(first + index);
+            let takes: Vec<Type<'a>> = overload.takes.iter().map(|of| of.mapped(&mut renamed)).collect();
+            let result: Type<'a> = overload.gives.mapped(&mut renamed);
+            if !self.bindings.fit(args, &takes) {
+                continue;
+            }
+            let result = self.bindings.known(&result);
+            gives = Some(match gives {
+                None => result,
+                Some(Type::Dyn) => Type::Dyn,
+                Some(before) if before == result => before,
+                Some(_) => Type::Dyn,
+            });
         }
-        if name == "reverse" && target.is_some_and(|target| target.name() == "string") {
-            self.fault(at, "found no matching overload for 'reverse' applied to 'string.()'");
-        }
-        result(name, target, &args)
+        gives.unwrap_or_else(|| {
+            let mut shown: Vec<String> = args.iter().map(|arg| self.bindings.last(arg).to_string()).collect();
+            let target = if is_method { format!("{}.", shown.remove(0)) } else { String::new() };
+            let why = format!("found no matching overload for '{name}' applied to '{target}({})'", shown.join(", "));
+            self.fault(at, &why);
+            Type::Error
+        })
     }
 }
 
-/// A list, by what is known of its items.
-fn list_of<'a>(items: &[Known<'a>]) -> Known<'a> {
-    let first = items.first().map_or("dyn", |first| first.name());
-    let is_alike = items.iter().all(|item| item.name() == first);
-    Known::Plain(match first {
-        "int" if is_alike => "list(int)",
-        "string" if is_alike => "list(string)",
-        "bool" if is_alike => "list(bool)",
-        "double" if is_alike => "list(double)",
-        JSON_PATCH if is_alike => JSON_PATCHES,
-        _ => "list(dyn)",
-    })
+/// A type with which an expression says how an object is changed.
+fn patch_type<'a>(name: &str) -> Type<'a> {
+    Type::object(name, if name == JSON_PATCH { Fields::JsonPatch } else { Fields::Any })
 }
 
-/// What is known of what a call gives.
-fn result<'a>(name: &str, target: Option<Known<'a>>, args: &[Known<'a>]) -> Known<'a> {
-    match (name, args) {
-        (operators::INDEX, [Known::Of(schema), _]) => {
-            let of = schema.get("items").or_else(|| schema.get("additionalProperties").filter(|of| of.is_object()));
-            of.map_or(Known::Dyn, Known::Of)
-        }
-        (operators::INDEX, [Known::Dyn, _]) => Known::Dyn,
-        (operators::CONDITIONAL, [_, yes, no]) if yes.name() == no.name() => *yes,
-        (operators::ADD, [Known::Text, _] | [_, Known::Text]) | ("string", _) => Known::Text,
-        (
-            "escapeKey" | "format" | "lowerAscii" | "upperAscii" | "trim" | "replace" | "substring" | "join" | "find",
-            _,
-        ) => Known::Text,
-        (operators::ADD | operators::SUBSTRACT | operators::MULTIPLY | operators::DIVIDE | operators::MODULO, args)
-            if args.iter().any(|arg| matches!(arg.name(), "int" | "uint" | "double")) =>
-        {
-            // Both sides are of one type.
-            args.iter().copied().find(|arg| matches!(arg.name(), "int" | "uint" | "double")).unwrap_or(Known::Unknown)
-        }
-        ("size" | "int" | "indexOf" | "lastIndexOf", _) => Known::Plain("int"),
-        ("uint", _) => Known::Plain("uint"),
-        ("double", _) => Known::Plain("double"),
-        ("type", _) => Known::Plain("type"),
-        ("duration", _) => Known::Plain("google.protobuf.Duration"),
-        ("timestamp", _) => Known::Plain("google.protobuf.Timestamp"),
-        (
-            "startsWith" | "endsWith" | "contains" | "matches" | "hasValue" | "isSorted" | "isQuantity" | "isIP"
-            | "isCIDR" | "isSemver" | "isGreaterThan" | "isLessThan" | "isInteger" | "bool",
-            _,
-        ) => Known::Bool,
-        ("split" | "findAll", _) if target.is_some() => Known::Plain("list(string)"),
-        (
-            operators::LOGICAL_AND
-            | operators::LOGICAL_OR
-            | operators::LOGICAL_NOT
-            | operators::EQUALS
-            | operators::NOT_EQUALS
-            | operators::LESS
-            | operators::LESS_EQUALS
-            | operators::GREATER
-            | operators::GREATER_EQUALS
-            | operators::IN
-            | operators::NOT_STRICTLY_FALSE,
-            _,
-        ) => Known::Bool,
-        _ => Known::Unknown,
+/// `a.b.c`, where an expression may be a name.
+fn qualified(operand: &IdedExpr, field: &str) -> Option<String> {
+    match &operand.expr {
+        Expr::Ident(name) => Some(format!("{name}.{field}")),
+        Expr::Select(select) if !select.test => Some(format!("{}.{field}", qualified(&select.operand, &select.field)?)),
+        _ => None,
     }
-}
-
-/// What rules see of the metadata of a whole object.
-fn metadata() -> &'static Value {
-    static METADATA: std::sync::LazyLock<Value> = std::sync::LazyLock::new(|| {
-        let text = serde_json::json!({"type": "string"});
-        serde_json::json!({"type": "object", "properties": {"name": text, "generateName": text}})
-    });
-    &METADATA
 }
 
 /// A fault with its place in the source, as cel-go shows it.

@@ -21,9 +21,12 @@ use cel::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    check::{Known, Names, PLAIN_NAMES},
-    patches::{self, JSON_PATCHES, OBJECT, PatchValueError},
+    check::Names,
+    library::{AUTHORIZER, Access, Of, RESOURCE_CHECK},
+    patches::{self, JSON_PATCH, OBJECT, PatchValueError},
     program::{CompileError, Failure, Program, environment},
+    schemas::{DYN, PLAIN_NAMES, TYPE_NAME, type_of_self},
+    types::{Fields, Object, Type as Checked},
     values,
 };
 
@@ -33,6 +36,9 @@ use super::{
 pub(crate) const COST_MAX: u64 = 10_000_000;
 /// The same of match conditions. Source: `RuntimeCELCostBudgetMatchConditions`.
 pub(crate) const MATCH_COST_MAX: u64 = 2_500_000;
+
+/// A variable of its own, whose name looks like a field of another one.
+const REQUEST_RESOURCE: &str = "authorizer.requestResource";
 
 /// What an expression must give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,20 +64,27 @@ impl Gives {
             Self::Text => "string",
             Self::TextOrNull => "one of [string null_type]",
             Self::Object => OBJECT,
-            Self::JsonPatch => JSON_PATCHES,
+            Self::JsonPatch => "list(JSONPatch)",
             Self::Anything => "dyn",
         }
     }
 
-    fn takes(self, known: Known<'_>) -> bool {
-        match (self, known.name()) {
-            (Self::Anything, _) | (_, "") => true,
-            (Self::Bool, name) => name == "bool",
-            (Self::Text, name) => name == "string",
-            (Self::TextOrNull, name) => matches!(name, "string" | "null_type"),
-            (Self::Object, name) => name == OBJECT,
-            (Self::JsonPatch, name) => name == JSON_PATCHES,
+    fn takes(self, of: &Checked<'_>) -> bool {
+        let is_named =
+            |of: &Checked<'_>, wanted: &str| matches!(of, Checked::Object(Object { name, .. }) if name == wanted);
+        match self {
+            Self::Anything => true,
+            Self::Bool => *of == Checked::Bool,
+            Self::Text => *of == Checked::Text,
+            Self::TextOrNull => matches!(of, Checked::Text | Checked::Null),
+            Self::Object => is_named(of, OBJECT),
+            Self::JsonPatch => matches!(of, Checked::List(item) if is_named(item, JSON_PATCH)),
         }
+    }
+
+    /// Whether such an expression may ask what the sender of the request may do. What he is told may not depend on that.
+    fn may_ask(self) -> bool {
+        self != Self::Text
     }
 
     /// Whether such an expression says how an object is changed, so that it has types and functions of its own.
@@ -98,11 +111,11 @@ impl Expression {
     }
 }
 
-/// What expressions may name beside `object`, `oldObject`, `request` and `namespaceObject`.
+/// What expressions may name beside `object`, `oldObject`, `request`, `namespaceObject` and `authorizer`.
 pub(crate) struct Scope {
     has_params: bool,
     /// The types of `variables`, by their names. `None`: there is no such name.
-    types: Option<Vec<(String, Value)>>,
+    types: Option<Vec<(String, Checked<'static>)>>,
     variables: Vec<Expression>,
 }
 
@@ -114,10 +127,10 @@ impl Scope {
 
     /// Declares a variable, which later ones may use, and says why it is none.
     pub(crate) fn declare(&mut self, name: &str, source: &str) -> Option<String> {
-        let (variable, known) = self.read(source, Gives::Anything);
+        let (variable, of) = self.read(source, Gives::Anything);
         let wrong = variable.wrong();
         if let Some(types) = &mut self.types {
-            types.push((name.to_owned(), known));
+            types.push((name.to_owned(), of));
             self.variables.push(variable);
         }
         wrong
@@ -128,32 +141,39 @@ impl Scope {
         self.read(source, gives).0
     }
 
-    fn read(&self, source: &str, gives: Gives) -> (Expression, Value) {
-        let mut names = vec![
-            ("object".to_owned(), Known::Dyn),
-            ("oldObject".to_owned(), Known::Dyn),
-            ("request".to_owned(), Known::Of(&REQUEST)),
-            ("namespaceObject".to_owned(), Known::Of(&NAMESPACE)),
-        ];
-        if self.has_params {
-            names.push(("params".to_owned(), Known::Dyn));
-        }
-        if let Some(types) = &self.types {
-            names.push(("variables".to_owned(), Known::Fields(types)));
-        }
-        let mut schema = json!({});
-        let names = Names { variables: names, has_patch_types: gives.is_patch() };
-        let program = Program::read(source, names).and_then(|(program, known)| {
-            schema = known.schema();
-            // A map that is written down has a type, though nothing is known of it here.
-            let is_map = gives.is_patch() && program.constructed.as_ref().is_some_and(|name| name.starts_with("map("));
-            if gives.takes(known) && !is_map {
+    /// Reads an expression, and says the type of a variable of it.
+    fn read(&self, source: &str, gives: Gives) -> (Expression, Checked<'static>) {
+        let mut variable = Checked::Dyn;
+        let names = Names { variables: self.names(gives), has_patch_types: gives.is_patch() };
+        let program = Program::read(source, names).and_then(|(program, of)| {
+            variable = of.as_variable();
+            if gives.takes(&of) {
                 return Ok(program);
             }
-            let got = program.constructed.filter(|_| gives.is_patch());
-            Err(CompileError::OtherType { gives: gives.name(), got: got.unwrap_or_else(|| known.name().to_owned()) })
+            Err(CompileError::OtherType { gives: gives.name().to_owned(), got: of.declared() })
         });
-        (Expression { source: source.to_owned(), program }, schema)
+        (Expression { source: source.to_owned(), program }, variable)
+    }
+
+    fn names(&self, gives: Gives) -> Vec<(String, Checked<'_>)> {
+        let library = |name: &str| Checked::object(name, Fields::None);
+        let mut names = vec![
+            ("object", Checked::Dyn),
+            ("oldObject", Checked::Dyn),
+            ("request", type_of_self(&REQUEST, false)),
+            ("namespaceObject", type_of_self(&NAMESPACE, false)),
+        ];
+        if gives.may_ask() {
+            names.push(("authorizer", library(AUTHORIZER)));
+            names.push((REQUEST_RESOURCE, library(RESOURCE_CHECK)));
+        }
+        if self.has_params {
+            names.push(("params", Checked::Dyn));
+        }
+        if let Some(types) = &self.types {
+            names.push(("variables", Checked::object("kubernetes.variables", Fields::Variables(types))));
+        }
+        names.into_iter().map(|(name, of)| (name.to_owned(), of)).collect()
     }
 }
 
@@ -170,6 +190,8 @@ pub(crate) struct Inputs<'v> {
     pub(crate) namespace: Option<&'v Value>,
     /// A parameter of a binding.
     pub(crate) params: Option<&'v Value>,
+    /// What the sender of the request may do; `None`: there is no `authorizer`.
+    pub(crate) access: Option<&'v Access>,
 }
 
 /// What an expression gave.
@@ -269,6 +291,10 @@ impl<'v> Evaluation<'v> {
         ];
         for (name, value) in named {
             context.add_variable_as_val(name, values::raw(value.unwrap_or(absent)));
+        }
+        if let Some(access) = inputs.access {
+            context.add_variable_as_val("authorizer", Box::new(Of(access.clone())));
+            context.add_variable_as_val(REQUEST_RESOURCE, Box::new(access.of_request(inputs.request)));
         }
         let values = scope.variables.iter().map(|_| OnceLock::new()).collect();
         Ok(Self { shared: Arc::new(Shared { context, scope, values, spent: AtomicU64::new(0) }), left: budget })
@@ -424,16 +450,21 @@ impl Indexer for Variables<'_> {
 static REQUEST: LazyLock<Value> = LazyLock::new(|| {
     let text = json!({"type": "string"});
     let texts = json!({"type": "array", "items": text});
-    let named = |last: &str| json!({"type": "object", "properties": {"group": text, "version": text, last: text}});
-    let user = json!({"type": "object", "properties": {
+    let named = |name: &str, last: &str| object(name, json!({"group": text, "version": text, last: text}));
+    let kind = named("kubernetes.GroupVersionKind", "kind");
+    let resource = named("kubernetes.GroupVersionResource", "resource");
+    let user = json!({
         "username": text, "uid": text, "groups": texts, "extra": {"type": "object", "additionalProperties": texts},
-    }});
-    json!({"type": "object", PLAIN_NAMES: true, "properties": {
-        "kind": named("kind"), "resource": named("resource"), "subResource": text,
-        "requestKind": named("kind"), "requestResource": named("resource"), "requestSubResource": text,
-        "name": text, "namespace": text, "operation": text, "userInfo": user, "dryRun": {"type": "boolean"},
-        "options": {"type": "dyn"},
-    }})
+    });
+    object(
+        "kubernetes.AdmissionRequest",
+        json!({
+            "kind": kind, "resource": resource, "subResource": text,
+            "requestKind": kind, "requestResource": resource, "requestSubResource": text,
+            "name": text, "namespace": text, "operation": text, "userInfo": object("kubernetes.UserInfo", user),
+            "dryRun": {"type": "boolean"}, "options": {"type": DYN},
+        }),
+    )
 });
 
 /// Source: `pkg/admission/plugin/cel/compile.go` `BuildNamespaceType`.
@@ -442,18 +473,30 @@ static NAMESPACE: LazyLock<Value> = LazyLock::new(|| {
         (json!({"type": "string"}), json!({"type": "integer"}), json!({"type": "string", "format": "date-time"}));
     let texts = json!({"type": "array", "items": text});
     let map = json!({"type": "object", "additionalProperties": text});
-    let condition = json!({"type": "object", "properties": {
-        "status": text, "type": text, "lastTransitionTime": time, "message": text, "reason": text,
-    }});
-    json!({"type": "object", "properties": {
-        "metadata": {"type": "object", PLAIN_NAMES: true, "properties": {
+    let condition = object(
+        "kubernetes.NamespaceCondition",
+        json!({"status": text, "type": text, "lastTransitionTime": time, "message": text, "reason": text}),
+    );
+    let metadata = object(
+        "kubernetes.NamespaceMetadata",
+        json!({
             "name": text, "generateName": text, "namespace": text, "labels": map, "annotations": map, "UID": text,
             "creationTimestamp": time, "deletionGracePeriodSeconds": number, "deletionTimestamp": time,
             "generation": number, "resourceVersion": text, "finalizers": texts,
-        }},
-        "spec": {"type": "object", "properties": {"finalizers": texts}},
-        "status": {"type": "object", "properties": {
-            "conditions": {"type": "array", "items": condition}, "phase": text,
-        }},
-    }})
+        }),
+    );
+    let status = json!({"conditions": {"type": "array", "items": condition}, "phase": text});
+    object(
+        "kubernetes.Namespace",
+        json!({
+            "metadata": metadata,
+            "spec": object("kubernetes.NamespaceSpec", json!({"finalizers": texts})),
+            "status": object("kubernetes.NamespaceStatus", status),
+        }),
+    )
 });
+
+/// A schema whose type has this name, and whose fields have their own.
+fn object(name: &str, fields: Value) -> Value {
+    json!({"type": "object", TYPE_NAME: name, PLAIN_NAMES: true, "properties": fields})
+}

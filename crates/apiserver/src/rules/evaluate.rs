@@ -8,9 +8,9 @@ use kubefold_wire::{access::text, golang, status::Cause};
 use serde_json::Value;
 
 use super::{
-    check::Known,
     program::{CompileError, Failure, Program, Seen},
-    rules_of,
+    rules_of, schemas,
+    types::Type,
 };
 use crate::schema::bad_value;
 
@@ -55,11 +55,10 @@ impl Rules {
     }
 
     fn at(schema: &Value, is_root: bool) -> Option<Self> {
-        let scope = Known::at(schema, is_root);
         let inside = |name: &str| schema.get(name).filter(|of| of.is_object()).and_then(|of| Self::at(of, false));
         let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
         let rules = Self {
-            rules: rules_of(schema).iter().map(|rule| Rule::of(rule, schema, scope)).collect(),
+            rules: rules_of(schema).iter().map(|rule| Rule::of(rule, schema, is_root)).collect(),
             properties: properties.filter_map(|(name, of)| Some((name.clone(), Self::at(of, false)?))).collect(),
             values: inside("additionalProperties").map(Box::new),
             items: inside("items").map(Box::new),
@@ -132,7 +131,8 @@ impl Rules {
 }
 
 impl Rule {
-    fn of(rule: &Value, schema: &Value, scope: Known<'_>) -> Self {
+    fn of(rule: &Value, schema: &Value, is_root: bool) -> Self {
+        let scope = &schemas::type_of_self(schema, is_root);
         let is_optional = rule.get("optionalOldSelf") == Some(&Value::Bool(true));
         let expression = text(rule, "/messageExpression");
         Self {
@@ -141,8 +141,8 @@ impl Rule {
             reason: text(rule, "/reason").to_owned(),
             field_path: field_path(text(rule, "/fieldPath"), schema).filter(|path| !path.is_empty()),
             is_optional,
-            program: Program::compile(text(rule, "/rule"), scope, is_optional, "bool"),
-            message_program: Program::compile(expression, scope, is_optional, "string").ok(),
+            program: Program::compile(text(rule, "/rule"), scope, is_optional, &Type::Bool),
+            message_program: Program::compile(expression, scope, is_optional, &Type::Text).ok(),
         }
     }
 

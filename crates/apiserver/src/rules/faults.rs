@@ -6,10 +6,10 @@ use kubefold_wire::{access::text, golang, status::Cause};
 use serde_json::{Value, json};
 
 use super::{
-    check::Known,
     evaluate::field_path,
     program::{CompileError, Program},
-    rules_of,
+    rules_of, schemas,
+    types::Type,
 };
 
 const REASONS: [&str; 4] = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
@@ -93,7 +93,7 @@ fn said(found: &mut Vec<Cause>, schema: &Value, rule: &Value, path: &str) {
 }
 
 fn compiled(found: &mut Vec<Cause>, schema: &Value, rule: &Value, path: &str, at: &Place) {
-    let scope = Known::at(schema, at.is_root);
+    let scope = &schemas::type_of_self(schema, at.is_root);
     let optional = rule.get("optionalOldSelf").and_then(Value::as_bool);
     let shown = json!({
         "Rule": text(rule, "/rule"), "Message": text(rule, "/message"),
@@ -103,7 +103,7 @@ fn compiled(found: &mut Vec<Cause>, schema: &Value, rule: &Value, path: &str, at
     .to_string();
     // As Go writes JSON, with the fields in the order of its struct.
     let shown = shown.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
-    let program = match Program::compile(text(rule, "/rule"), scope, optional == Some(true), "bool") {
+    let program = match Program::compile(text(rule, "/rule"), scope, optional == Some(true), &Type::Bool) {
         Ok(program) => program,
         Err(error) => {
             found.push(Cause::invalid(format!("{path}.rule"), &shown, &error.of_rule()));
@@ -112,7 +112,7 @@ fn compiled(found: &mut Vec<Cause>, schema: &Value, rule: &Value, path: &str, at
     };
     let expression = text(rule, "/messageExpression");
     if !expression.is_empty()
-        && let Err(error) = Program::compile(expression, scope, optional == Some(true), "string")
+        && let Err(error) = Program::compile(expression, scope, optional == Some(true), &Type::Text)
     {
         let why = match &error {
             CompileError::OtherType { gives, .. } => format!("messageExpression must evaluate to a {gives}"),

@@ -1,5 +1,6 @@
 //! Rules in CEL of the schemas of custom resources, `x-kubernetes-validations`, and expressions of admission policies.
 //!
+//! - `types`, `functions`, `schemas`: types of expressions, of what functions take and give, and of what schemas describe
 //! - `check`: what is wrong with an expression before it ever runs
 //! - `program`: an expression that is ready to run, and its budget
 //! - `library`: the functions that Kubernetes adds to those of CEL
@@ -18,9 +19,12 @@ mod check;
 mod conditions;
 mod evaluate;
 mod faults;
+mod functions;
 mod library;
 mod patches;
 mod program;
+mod schemas;
+mod types;
 mod values;
 
 pub(crate) use conditions::{
@@ -29,6 +33,7 @@ pub(crate) use conditions::{
 };
 pub(crate) use evaluate::Rules;
 pub(crate) use faults::faults;
+pub(crate) use library::{Access, Authority, Decided, Wanted};
 pub(crate) use values::is_reserved;
 
 use serde_json::Value;

@@ -24,8 +24,6 @@ use serde_json::{Map, Value};
 pub(super) const OBJECT: &str = "Object";
 /// The type of an operation of a JSON patch.
 pub(super) const JSON_PATCH: &str = "JSONPatch";
-/// The type of a list of them.
-pub(super) const JSON_PATCHES: &str = "list(JSONPatch)";
 /// The fields of an operation. All but the last are texts.
 pub(super) const JSON_PATCH_FIELDS: [&str; 4] = ["op", "path", "from", "value"];
 /// The function of expressions about patches.
@@ -247,39 +245,4 @@ fn key_of(key: &CelMapKey<'_>) -> String {
         Some(other) => other.to_string(),
         None => String::new(),
     }
-}
-
-/// The type of what an expression constructs, as cel-go says it; `None`: it constructs nothing, so that the type is found out
-/// elsewhere.
-pub(super) fn constructed(expression: &IdedExpr) -> Option<String> {
-    let alike = |mut names: Vec<Option<String>>| {
-        names.dedup();
-        match names.as_slice() {
-            [Some(name)] => name.clone(),
-            _ => "dyn".to_owned(),
-        }
-    };
-    Some(match &expression.expr {
-        Expr::Struct(made) => made.type_name.clone(),
-        Expr::Ident(name) if is_patch_type(name) => format!("type({name})"),
-        Expr::Literal(LiteralValue::String(_)) => "string".to_owned(),
-        Expr::Literal(LiteralValue::Int(_)) => "int".to_owned(),
-        Expr::Literal(LiteralValue::UInt(_)) => "uint".to_owned(),
-        Expr::Literal(LiteralValue::Double(_)) => "double".to_owned(),
-        Expr::Literal(LiteralValue::Boolean(_)) => "bool".to_owned(),
-        Expr::Literal(LiteralValue::Bytes(_)) => "bytes".to_owned(),
-        Expr::Literal(LiteralValue::Null) => "null_type".to_owned(),
-        Expr::List(list) => format!("list({})", alike(list.elements.iter().map(constructed).collect())),
-        Expr::Map(map) => {
-            let entries = || {
-                map.entries.iter().filter_map(|entry| match &entry.expr {
-                    EntryExpr::MapEntry(entry) => Some(entry),
-                    EntryExpr::StructField(_) => None,
-                })
-            };
-            let keys = alike(entries().map(|entry| constructed(&entry.key)).collect());
-            format!("map({keys}, {})", alike(entries().map(|entry| constructed(&entry.value)).collect()))
-        }
-        _ => return None,
-    })
 }

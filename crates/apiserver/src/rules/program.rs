@@ -23,13 +23,19 @@ use cel::{
 use serde_json::Value;
 
 use super::{
-    check::{Check, Known, Names, located},
+    check::{Check, Names, located},
     library::{self, Kind, Of},
-    patches, values,
+    patches,
+    types::Type as Checked,
+    values,
 };
 
 /// What one expression may cost. Source: kubernetes/apiserver `pkg/apis/cel/config.go` `PerCallLimit`.
 pub(super) const CALL_COST_MAX: u64 = 1_000_000;
+
+/// What a question to the authorizer costs, so that one expression has two of them at most.
+/// Source: kubernetes/apiserver `pkg/cel/library/cost.go`.
+const CHECK_COST: u64 = 350_000;
 
 const METER: &str = "@meter";
 const CHARGE: &str = "@charge";
@@ -114,8 +120,6 @@ pub(super) struct Program {
     pub(super) uses_old: bool,
     /// Whether `oldSelf` is an optional value.
     is_optional: bool,
-    /// The type of what it constructs, if it does nothing else.
-    pub(super) constructed: Option<String>,
 }
 
 /// What the rules of one place see: its values are CEL's once for all of them.
@@ -162,7 +166,7 @@ pub(crate) enum CompileError {
     #[error("must evaluate to {gives} but got {got}")]
     OtherType {
         /// What it must give: `bool`, `one of [string null_type]`.
-        gives: &'static str,
+        gives: String,
         /// The type of what it gives.
         got: String,
     },
@@ -181,26 +185,26 @@ impl CompileError {
 impl Program {
     /// Reads an expression of a place of a schema.
     ///
-    /// Errors: it cannot be read, names what is not there, or gives another type than `bool` or `string`.
+    /// Errors: it cannot be read, names what is not there, or gives another type than is wanted.
     pub(super) fn compile(
         source: &str,
-        scope: Known<'_>,
+        scope: &Checked<'_>,
         is_optional: bool,
-        gives: &'static str,
+        wanted: &Checked<'_>,
     ) -> Result<Self, CompileError> {
-        let old = if is_optional { Known::Dyn } else { scope };
-        let variables = vec![("self".to_owned(), scope), ("oldSelf".to_owned(), old)];
-        let (program, known) = Self::read(source, Names { variables, has_patch_types: false })?;
-        if !known.is_open() && known.name() != gives {
-            return Err(CompileError::OtherType { gives, got: known.name().to_owned() });
+        let old = if is_optional { Checked::optional(scope.clone()) } else { scope.clone() };
+        let variables = vec![("self".to_owned(), scope.clone()), ("oldSelf".to_owned(), old)];
+        let (program, given) = Self::read(source, Names { variables, has_patch_types: false })?;
+        if given != *wanted {
+            return Err(CompileError::OtherType { gives: wanted.declared(), got: given.declared() });
         }
         Ok(Self { is_optional, ..program })
     }
 
-    /// Reads an expression that may name these, and says what is known of its type.
+    /// Reads an expression that may name these, and says its type.
     ///
-    /// Errors: it cannot be read, or names what is not there.
-    pub(super) fn read<'a>(source: &str, names: Names<'a>) -> Result<(Self, Known<'a>), CompileError> {
+    /// Errors: it cannot be read, names what is not there, or has types that do not fit.
+    pub(super) fn read<'a>(source: &str, names: Names<'a>) -> Result<(Self, Checked<'a>), CompileError> {
         let env = environment()?;
         let program = env.compile(source).map_err(|errors| {
             let offset = |line: isize, column: isize| {
@@ -210,16 +214,15 @@ impl Program {
             let each = errors.errors.iter().map(|error| located(source, offset(error.pos.0, error.pos.1), &error.msg));
             CompileError::Compilation(each.collect::<Vec<_>>().join("\n"))
         })?;
-        let mut check = Check::new(program.source_info(), names);
-        let known = check.expression(program.expression());
+        let mut check = Check::new(&env, program.source_info(), names);
+        let of = check.whole(program.expression());
         if let Some(wrong) = check.wrong() {
             return Err(CompileError::Compilation(wrong));
         }
         let uses_old = check.uses_old;
-        let constructed = patches::constructed(program.expression());
         let mut expression = program.expression().clone();
         let cost = metered(&mut expression);
-        Ok((Self { expression, cost, env, uses_old, is_optional: false, constructed }, known))
+        Ok((Self { expression, cost, env, uses_old, is_optional: false }, of))
     }
 
     /// What it gives, and what it cost.
@@ -263,6 +266,7 @@ impl Program {
 fn failure(error: ExecutionError) -> Failure {
     Failure::Other(match error {
         ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
+        ExecutionError::UndeclaredReference(name) => format!("no such attribute(s): {name}"),
         ExecutionError::DivisionByZero(_) => "division by zero".to_owned(),
         ExecutionError::RemainderByZero(_) => "modulus by zero".to_owned(),
         ExecutionError::Overflow(..) => "integer overflow".to_owned(),
@@ -276,10 +280,19 @@ fn failure(error: ExecutionError) -> Failure {
     })
 }
 
-/// Has each turn of the comprehensions of an expression paid for. Answers what the rest of it costs.
+/// Has each turn of the comprehensions of an expression, and each question to the authorizer, paid for. Answers what the rest of
+/// it costs.
 fn metered(expression: &mut IdedExpr) -> u64 {
     patches::rewrite(expression);
-    1 + match &mut expression.expr {
+    let cost = 1 + parts_metered(expression);
+    if matches!(&expression.expr, Expr::Call(call) if call.func_name == "check" && call.target.is_some()) {
+        pay_for(expression, CHECK_COST);
+    }
+    cost
+}
+
+fn parts_metered(expression: &mut IdedExpr) -> u64 {
+    match &mut expression.expr {
         Expr::Call(call) => {
             null_last(call);
             let target = call.target.as_mut().map_or(0, |target| metered(target));

@@ -1,6 +1,9 @@
+use std::sync::Arc;
+
+use kubefold_serving::caller::Caller;
 use serde_json::{Value, json};
 
-use super::{COST_MAX, Evaluation, Gives, Inputs, Rules, Scope, faults};
+use super::{Access, Authority, COST_MAX, Decided, Evaluation, Gives, Inputs, Outcome, Rules, Scope, Wanted, faults};
 
 fn schema(rule: &Value) -> Value {
     json!({"type": "object", "properties": {"spec": {
@@ -111,6 +114,13 @@ fn rules_that_name_what_is_not_there_are_refused() {
         ("isURL(self.name)", "undeclared reference to 'isURL'"),
         ("self.name.first == 1", "type 'string' does not support field selection"),
         ("self.min", "cel expression must evaluate to a bool"),
+        ("self.either", "cel expression must evaluate to a bool"),
+        ("self.min + self.name > 1", "found no matching overload for '_+_' applied to '(int, string)'"),
+        ("self.min == self.name", "found no matching overload for '_==_' applied to '(int, string)'"),
+        ("self.name.startsWith(1)", "found no matching overload for 'startsWith' applied to 'string.(int)'"),
+        ("self.min && true", "expected type 'bool' but found 'int'"),
+        ("[1, 'a'].size() == 2", "expected type 'int' but found 'string'"),
+        ("self.wait > duration('x')", "invalid duration argument"),
         ("self.min >", "Syntax error"),
         ("", "rule is not specified"),
     ] {
@@ -148,9 +158,138 @@ fn transition_rules_need_a_former_value_and_unchanged_faults_stay() {
     );
 }
 
+/// Somebody may do what his name says.
+#[derive(Debug)]
+struct Named;
+
+impl Authority for Named {
+    fn decide(&self, caller: &Caller, verb: &str, wanted: Wanted<'_>) -> Decided {
+        let what = match wanted {
+            Wanted::Path(path) => path.to_owned(),
+            Wanted::Resource { group, resource, subresource, namespace, name } => {
+                format!("{group}/{resource}/{subresource}/{namespace}/{name}")
+            }
+        };
+        Decided { allowed: caller.user == verb, reason: format!("{} {verb} {what}", caller.user) }
+    }
+}
+
+fn asked(expression: &str) -> String {
+    let request = json!({"requestResource": {"group": "apps", "version": "v1", "resource": "deployments"},
+        "requestSubResource": "scale", "namespace": "shop", "name": "web"});
+    let caller = Caller { user: "get".to_owned(), ..Caller::default() };
+    let access = Access::new(Arc::new(Named), Arc::new(caller));
+    let inputs = Inputs {
+        object: None,
+        old_object: None,
+        request: &request,
+        namespace: None,
+        params: None,
+        access: Some(&access),
+    };
+    let scope = Scope::new(false, false);
+    let mut evaluation = Evaluation::new(&scope, inputs, COST_MAX).unwrap();
+    match evaluation.evaluate(&scope.compile(expression, Gives::Anything)).unwrap() {
+        Ok(Outcome::Truth(truth)) => truth.to_string(),
+        Ok(Outcome::Text(text)) => text,
+        Ok(other) => format!("{other:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn expressions_ask_what_the_sender_of_a_request_may_do() {
+    let cases = [
+        ("authorizer.path('/healthz').check('get').allowed()", "true"),
+        ("authorizer.path('/healthz').check('put').allowed()", "false"),
+        ("authorizer.path('/healthz').check('get').reason()", "get get /healthz"),
+        ("authorizer.group('').resource('pods').check('list').reason()", "get list /pods///"),
+        (
+            "authorizer.group('a').resource('b').subresource('c').namespace('d').name('e').check('f').reason()",
+            "get f a/b/c/d/e",
+        ),
+        ("authorizer.requestResource.check('get').reason()", "get get apps/deployments/scale/shop/web"),
+        ("authorizer.requestResource.name('x').check('get').reason()", "get get apps/deployments/scale/shop/x"),
+        (
+            "authorizer.serviceAccount('shop', 'bot').path('/x').check('get').reason()",
+            "system:serviceaccount:shop:bot get /x",
+        ),
+        (
+            "authorizer.group('').resource('pods').fieldSelector('a=b').labelSelector('c=').check('get').reason()",
+            "get get /pods///",
+        ),
+        ("authorizer.requestResource.check('get').errored()", "false"),
+        ("authorizer.requestResource.check('get').error()", ""),
+    ];
+    for (expression, wanted) in cases {
+        assert_eq!(asked(expression), wanted, "{expression}");
+    }
+    let failures = [
+        ("authorizer.path(' ').check('get')", "path must not be empty"),
+        ("authorizer.group('').resource('').check('get')", "resource must not be empty"),
+        ("authorizer.serviceAccount('A', 'b')", "Invalid service account namespace"),
+        ("authorizer.serviceAccount('a', 'B_')", "Invalid service account name"),
+    ];
+    for (expression, why) in failures {
+        assert!(asked(expression).ends_with(why), "{expression}: {}", asked(expression));
+    }
+}
+
+#[test]
+fn two_questions_are_all_that_an_expression_may_ask() {
+    let question = "authorizer.requestResource.check('get').allowed()";
+    assert_eq!(asked(&format!("{question} && {question}")), "true");
+    assert_eq!(asked(&format!("{question} || {question} || {question}")), "true");
+    let said = asked(&format!("{question} && {question} && {question}"));
+    assert!(said.ends_with("operation cancelled: actual cost limit exceeded"), "{said}");
+}
+
+#[test]
+fn what_is_told_does_not_ask() {
+    let scope = Scope::new(false, false);
+    let reason = "authorizer.path('/x').check('get').reason()";
+    let wrong = scope.compile(reason, Gives::Text).wrong();
+    assert!(wrong.is_some_and(|wrong| wrong.contains("undeclared reference to 'authorizer'")));
+    assert_eq!(scope.compile(reason, Gives::TextOrNull).wrong(), None);
+}
+
+/// Expressions of policies, and what is wrong with them; empty: nothing.
+#[test]
+fn types_of_policies_are_checked() {
+    let mut scope = Scope::new(true, true);
+    for (name, expression) in [("n", "1"), ("user", "request.userInfo"), ("groups", "request.userInfo.groups")] {
+        assert_eq!(scope.declare(name, expression), None);
+    }
+    let cases = [
+        ("object.a + params.b == 1 && object.c.d.all(e, e > 'f')", ""),
+        ("request.name == object.name || oldObject == null", ""),
+        ("variables.user.whatever == 1 && variables.n == 1", ""),
+        ("authorizer.requestResource.check('get').allowed()", ""),
+        ("request.?name.orValue('') == ''", ""),
+        ("variables.n + 'a' == ''", "found no matching overload for '_+_' applied to '(int, string)'"),
+        ("variables.groups.all(group, group == 1)", "'_==_' applied to '(string, int)'"),
+        ("request.kind == 'x'", "'_==_' applied to '(kubernetes.GroupVersionKind, string)'"),
+        ("authorizer.path(1).check('x').allowed()", "'path' applied to 'kubernetes.authorization.Authorizer.(int)'"),
+        ("authorizer.nope", "unexpected failed resolution of 'kubernetes.authorization.Authorizer'"),
+        ("object.x", "must evaluate to bool but got dyn"),
+        ("request.userInfo.extra", "must evaluate to bool but got map(string, list(string))"),
+    ];
+    for (expression, why) in cases {
+        let wrong = scope.compile(expression, Gives::Bool).wrong().unwrap_or_default();
+        assert!(if why.is_empty() { wrong.is_empty() } else { wrong.contains(why) }, "{expression}: {wrong}");
+    }
+}
+
 fn patch_of(expression: &str, object: &Value) -> Result<Value, String> {
     let (scope, request) = (Scope::new(false, false), json!({}));
-    let inputs = Inputs { object: Some(object), old_object: None, request: &request, namespace: None, params: None };
+    let inputs = Inputs {
+        object: Some(object),
+        old_object: None,
+        request: &request,
+        namespace: None,
+        params: None,
+        access: None,
+    };
     let mut evaluation = Evaluation::new(&scope, inputs, COST_MAX).unwrap();
     if expression.starts_with('[') {
         let compiled = scope.compile(expression, Gives::JsonPatch);

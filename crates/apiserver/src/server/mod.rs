@@ -300,6 +300,10 @@ impl Server {
         };
         let admitter = Box::pin(admission::start(&registry, &tasks, &stop)).await;
         let admitter = admitter.map_err(|status| ServerError::Storage(Box::new(status)))?;
+        let admitter = match (admitter, &authorizer) {
+            (Some(admitter), Some(authorizer)) => Some(admitter.asking(authorizer.clone())),
+            (admitter, _) => admitter,
+        };
         let registry = match &admitter {
             Some(admitter) => registry.admitted_by(Arc::new(admitter.clone())),
             None => registry,

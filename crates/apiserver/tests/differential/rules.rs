@@ -285,9 +285,175 @@ const REFUSED: &[&str] = &[
     "jsonpatch.escapeKey('a') == 'a'",
 ];
 
+/// Rules whose types do not fit, and some whose types do.
+const TYPED: &[&str] = &[
+    "self.min + self.name == 1",
+    "self.min + 1.5 > 2.0",
+    "self.min == self.name",
+    "self.min == null",
+    "self.name != null",
+    "self.when == null",
+    "self.ports == null",
+    "self == null",
+    "self == 1",
+    "self.min == 1.0",
+    "self.min < 1.5 && self.min < 1u",
+    "self.name < 1",
+    "self.name && true",
+    "self.on && self.min",
+    "self.on || self.nope || self.min",
+    "!self.name",
+    "-self.name == ''",
+    "-self.min == 1 && -self.ratio == 1.0",
+    "self.tags[0] == 1",
+    "self.tags['a'] == 'b'",
+    "self.labels[1] == 'b'",
+    "self.labels.nope == 'a'",
+    "self.labels.nope == 1",
+    "1 in self.tags",
+    "'a' in self.name",
+    "1 in self.labels",
+    "self.min in [1, 2]",
+    "self.min in ['a']",
+    "self.name.startsWith(1)",
+    "self.min.startsWith('a')",
+    "lowerAscii(self.name) == ''",
+    "self.name.size() == 'a'",
+    "size(self.min) == 1",
+    "self.tags.size() == 1u",
+    "int(self.on) == 1",
+    "string(self.tags) == ''",
+    "bool(1)",
+    "self.on ? 1 : 'a'",
+    "self.on ? self.min : self.ratio",
+    "self.min ? true : false",
+    "(self.on ? self.min : self.max) == 1",
+    "self.tags.map(tag, tag + 1).size() == 0",
+    "self.tags.map(tag, tag.size())[0] == 'a'",
+    "self.tags.all(tag, tag)",
+    "self.tags.exists(tag, tag == 1)",
+    "self.tags.filter(tag, tag.size()).size() == 0",
+    "self.tags.exists_one(tag, tag == 1)",
+    "self.numbers.map(n, n > 1, n * 2).size() == 1",
+    "self.numbers.exists(n, self.tags.exists(tag, tag == n))",
+    "self.min.all(one, true)",
+    "self.name.exists(one, true)",
+    "self.ports.all(port, port.nope == 1)",
+    "self.ports.all(port, port.port == port.name)",
+    "self.ports[0].nope == 1",
+    "self.ports[0] == 1",
+    "self.ports == self.tags",
+    "self.ports.map(port, port.port).sum() == 1",
+    "[1, 'a'].size() == 2",
+    "[1, 2.0] == [1]",
+    "[self.either, 1].size() == 2",
+    "[self.either, self.either].size() == 2",
+    "{'a': 1, 'b': 'c'}.size() == 2",
+    "{'a': 1, 2: 3}.size() == 2",
+    "'%s %s'.format(['a', 'b']) == ''",
+    "self.when + self.when > self.when",
+    "self.when - self.when > duration('1s')",
+    "self.when + self.wait > self.when",
+    "self.wait * 2 > self.wait",
+    "self.when.getFullYear('UTC') == 2020",
+    "self.when.getFullYear(1) == 2020",
+    "self.wait.getHours('UTC') == 1",
+    "self.wait.getFullYear() == 1",
+    "self.?name.orValue(1) == 1",
+    "self.?name == 'a'",
+    "self.?name.hasValue() && self.?ports[0].?name.orValue('') == ''",
+    "self.?nope.hasValue()",
+    "self.name.?x.hasValue()",
+    "self.ports[?0].name.orValue('') == ''",
+    "self.ports[?0].name == ''",
+    "optional.of(self.name).value() == 1",
+    "optional.none().orValue(1) == 1",
+    "optional.of(1).or(optional.of('a')).hasValue()",
+    "self.?name.optMap(name, name + 1).hasValue()",
+    "oldSelf.name == 1",
+    "oldSelf.name == self.name",
+    "quantity(self.name) > quantity('1')",
+    "quantity(self.name).add('1') == quantity('1')",
+    "quantity(self.name) == 1",
+    "quantity(self.name).x == 1",
+    "semver(self.name).isLessThan(quantity('1'))",
+    "semver(self.name, 1).major() == 1",
+    "ip(self.name).x == 1",
+    "ip(self.name) == cidr('1.1.1.1/24')",
+    "cidr('1.1.1.1/24').containsIP(1)",
+    "type(self.name) == string",
+    "type(self.name) == 'string'",
+    "type(self.wait) == google.protobuf.Duration",
+    "type(ip(self.name)) == net.IP",
+    "self.tags.sum() == 1",
+    "self.numbers.sum() == 'a'",
+    "self.ports.min() == 1",
+    "self.tags.join(1) == ''",
+    "self.numbers.join(',') == ''",
+    "self.tags.join() == '' && self.tags.min() == '' && self.tags.isSorted()",
+    "self.tags.indexOf(1) == 0",
+    "sets.contains(self.tags, [1])",
+    "sets.contains(self.tags, [])",
+    "self.tags + [1] == []",
+    "self.tags + ['a'] == []",
+    "[] + [] == []",
+    "[].map(one, one) == [1]",
+    "self.numbers.slice('a', 1) == []",
+    "self.tags.flatten() == []",
+    "[[1]].flatten() == [1]",
+    "self.tags.sort() == self.numbers",
+    "self.tags.sortBy(tag, tag.size()) == self.tags",
+    "self.tags.sortBy(tag, [tag]) == self.tags",
+    "self.tags.first() == 'a'",
+    "self.tags.first().value() == 'a'",
+    "self.numbers.first().value() == 'a'",
+    "duration(self.name) > 1",
+    "timestamp(1) > self.when",
+    "self.name.split(',')[0] == 1",
+    "self.name.replace('a') == ''",
+    "self.name.find(1) == ''",
+    "self.name.matches(self.min)",
+    "matches(self.name, 'a') && self.name.matches('a')",
+    "has(self.name.x)",
+    "has(self.labels.x) && has(self.ports)",
+    "self.metadata.name == ''",
+    "self.apiVersion == ''",
+    "authorizer.path('/x').check('get').allowed()",
+    "dyn(self.min) + 'a' == 'b'",
+    "dyn(self.min) == 'b'",
+    "self.either",
+    "self.either + 1",
+    "self.either + 1 == 2 && self.either > 'a'",
+    "self.min + self.max + self.name > 0 && self.nope",
+    "self.name ==\n  1 &&\n  self.min == 'ä'",
+    "string{}",
+    "true ? self.tags : []",
+    "self.wait > duration('x')",
+    "self.wait > duration('1h2m3.5s') || self.wait == duration('-1ms')",
+    "self.when > timestamp('2020-01-01')",
+    "self.when > timestamp('2020-01-01T00:00:00.5+01:00')",
+    "self.when > timestamp('x') && self.nope",
+    "null",
+    "self",
+];
+
+/// A text without the number that a kube-apiserver gives the type of `self`.
+fn without_number(text: &str) -> String {
+    const SELF: &str = "selfType";
+    let mut parts = text.split(SELF);
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + SELF + part.trim_start_matches(|digit: char| digit.is_ascii_digit()))
+}
+
 async fn refusals(real: &Server, own: &Server, wrong: &mut String) {
-    for rule in REFUSED {
-        let mut bad = definition(&[(rule, Value::Null, Value::Null)]);
+    let told = ["self.name + 1", "self.min", "self.tags", "self.either", "self.tags.join(1)", "self.name + 'a'"];
+    let of_messages = told.map(|told| json!({"rule": "self.min > 1", "messageExpression": told}));
+    let mut rules: Vec<Value> = REFUSED.iter().chain(TYPED).map(|rule| json!({"rule": rule, "message": "m"})).collect();
+    rules.extend(of_messages);
+    for rule in rules {
+        let mut bad = definition(&[("true", Value::Null, Value::Null)]);
+        let at = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/r0/x-kubernetes-validations/0";
+        *bad.pointer_mut(at).unwrap() = rule.clone();
         bad["metadata"]["name"] = "others.rules.example.com".into();
         bad["spec"]["names"] = json!({"plural": "others", "kind": "Other"});
         let causes = |answer: &Value| -> Vec<Value> {
@@ -297,6 +463,7 @@ async fn refusals(real: &Server, own: &Server, wrong: &mut String) {
                 .into_iter()
                 .map(|mut cause| {
                     let text = cause["message"].as_str().unwrap_or_default().to_owned();
+                    cause["message"] = without_number(&text).into();
                     if text.contains("Syntax error") {
                         cause["message"] = "Syntax error".into();
                     }

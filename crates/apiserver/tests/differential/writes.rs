@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http::{Method, Request, header};
 use http_body_util::BodyExt;
 use kubefold_apiserver::{
+    Caller,
     registry::Env,
     serve::{ApiServer, Settings, bootstrap, built_in},
     storage::Memory,
@@ -223,6 +224,8 @@ async fn writes_and_deletes_come_out_as_at_a_kube_apiserver() {
 pub(super) enum Server {
     Real(Box<Api>),
     Embedded(ApiServer),
+    /// One of them, which somebody asks.
+    Asked(Box<Server>, Caller),
 }
 
 impl Server {
@@ -231,6 +234,7 @@ impl Server {
         match self {
             Self::Real(_) => "the real server",
             Self::Embedded(_) => "the embedded server",
+            Self::Asked(server, _) => server.name(),
         }
     }
 
@@ -286,22 +290,33 @@ impl Server {
             let all = headers.get_all(header::WARNING).iter();
             all.map(|value| value.to_str().unwrap().to_owned()).collect()
         };
-        let request = Request::builder()
+        let (server, caller) = match self {
+            Self::Asked(server, caller) => (&**server, Some(caller)),
+            server => (server, None),
+        };
+        let mut request = Request::builder()
             .method(method.parse::<Method>().unwrap())
             .uri(path)
             .header(header::CONTENT_TYPE, content_type(method, path))
             .header(header::ACCEPT, "application/json")
             .header(header::USER_AGENT, "e2e/1");
-        match self {
+        match server {
             Self::Real(api) => {
+                if let Some(caller) = caller {
+                    request = request.header("impersonate-user", &caller.user);
+                }
                 let answer = api.send(request.body(body.into()).unwrap()).await.unwrap();
                 (answer.status.as_u16(), warnings(&answer.headers), answer.body)
             }
             Self::Embedded(server) => {
+                if let Some(caller) = caller {
+                    request = request.extension(caller.clone());
+                }
                 let answer = server.answer(request.body(full(body)).unwrap()).await;
                 let (code, warnings) = (answer.status().as_u16(), warnings(answer.headers()));
                 (code, warnings, answer.into_body().collect().await.unwrap().to_bytes())
             }
+            Self::Asked(..) => panic!("somebody asks in somebody's name"),
         }
     }
 }

@@ -2,12 +2,17 @@
 //!
 //! Source: kubernetes/apiserver `pkg/cel/library/`, `pkg/cel/environment/base.go`.
 
+mod access;
 mod addresses;
 mod formats;
 mod lists;
 mod quantities;
 mod texts;
 mod versions;
+
+pub(crate) use access::{
+    AUTHORIZER, Access, Authority, DECISION, Decided, GROUP_CHECK, PATH_CHECK, RESOURCE_CHECK, Wanted,
+};
 
 use cel::{
     DeclarationError, Env, ExecutionError,
@@ -24,6 +29,7 @@ pub(super) fn add_to(env: &mut Env) -> Result<(), DeclarationError> {
     quantities::add_to(env)?;
     addresses::add_to(env)?;
     versions::add_to(env)?;
+    access::add_to(env)?;
     formats::add_to(env)
 }
 

@@ -1,6 +1,7 @@
 //! Admission policies at a kube-apiserver and at the embedded server: the same policies, bindings, parameters and writes, and the
 //! same answers and warnings.
 
+mod authorizer;
 mod mutating;
 mod refused;
 

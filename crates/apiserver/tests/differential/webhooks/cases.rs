@@ -275,7 +275,8 @@ fn matching() -> Vec<Case> {
                 "deny",
                 conditions(json!([
                 {"name": "a", "expression": "request.operation != 'DELETE' && object.data.a != 'free'"},
-                {"name": "b", "expression": "!('system:nobody' in request.userInfo.groups)"}])),
+                {"name": "b", "expression": "!('system:nobody' in request.userInfo.groups)"},
+                {"name": "c", "expression": "authorizer.requestResource.check('create').allowed()"}])),
             )],
             vec![
                 posted("conditions"),

@@ -88,6 +88,14 @@ fn webhooks() -> Vec<Value> {
             json!([{"name": "", "expression": ""}, {"name": "a b", "expression": "1"}, {"name": "c", "expression": "params.x"}, {"name": "c", "expression": "true"}]),
         ),
     ];
+    all.push(with(
+        "matchConditions",
+        json!([
+            {"name": "a", "expression": "request.name + 1 == ''"}, {"name": "b", "expression": "authorizer.x"},
+            {"name": "c", "expression": "authorizer.requestResource"}, {"name": "d", "expression": "object.x"},
+            {"name": "e", "expression": "authorizer.path('/x').check('get').allowed()"},
+        ]),
+    ));
     all.extend(urls.map(|url| with("clientConfig", json!({"url": url}))));
     all.extend(services.map(|service| with("clientConfig", json!({"service": service}))));
     all
