@@ -30,6 +30,7 @@ async fn a_delete_takes_every_part_as_it_is_told() {
     by_kubectl(&fleet, &api, &all).await;
     told_once(&api, &all).await;
     what_is_not_placed(&fleet, &api, &all).await;
+    pods_are_seen_as_deleting(&api).await;
 }
 
 async fn remove(api: &Api, name: &str, options: &Value) -> Answer {
@@ -153,6 +154,38 @@ async fn told_once(api: &Api, all: &[&Member; 2]) {
     assert_ne!(uids.first(), uids.last());
     remove(api, "told", &Value::Null).await.ok();
     gone_from(api, all, &format!("{DEPLOYMENTS}/told")).await;
+}
+
+/// Though the kubelet is done with it before its DELETE is answered.
+async fn pods_are_seen_as_deleting(api: &Api) {
+    let all = "/api/v1/namespaces/deletes/pods";
+    for name in ["graceful-1", "graceful-2", "graceful-3"] {
+        let spec = json!({"containers": [{"name": "web", "image": "web:1"}]});
+        api.create(all, &json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})).await;
+        let path = format!("{all}/{name}");
+        let running = eventually(PODS, async || {
+            let shown = api.get(&path).await;
+            if shown["status"]["phase"] == "Running" { Ok(shown) } else { Err(shown.to_string()) }
+        })
+        .await;
+        let version = text(&running, "/metadata/resourceVersion");
+        let mut watch = api.watch(&format!("{all}?watch=true&resourceVersion={version}")).await;
+        let answer = api.request(Method::DELETE, &path, r#"{"gracePeriodSeconds": 31}"#).await.ok();
+        let grace = |pod: &Value| (pod["kind"].clone(), pod["metadata"]["deletionGracePeriodSeconds"].clone());
+        assert_eq!(grace(&answer), (json!("Pod"), json!(31)), "{answer}");
+        let mut first = None;
+        loop {
+            let (type_, pod) = event(&mut watch, name).await;
+            if pod["metadata"]["deletionTimestamp"].is_string() {
+                first.get_or_insert((type_.clone(), grace(&pod)));
+            }
+            if type_ == "DELETED" {
+                assert!(pod["metadata"]["deletionTimestamp"].is_string(), "{pod}");
+                break;
+            }
+        }
+        assert_eq!(first, Some(("MODIFIED".to_owned(), (json!("Pod"), json!(31)))));
+    }
 }
 
 async fn what_is_not_placed(fleet: &Kubefold, api: &Api, all: &[&Member; 2]) {
