@@ -177,7 +177,7 @@ async fn pods_are_seen_as_deleting(api: &Api) {
         loop {
             let (type_, pod) = event(&mut watch, name).await;
             if pod["metadata"]["deletionTimestamp"].is_string() {
-                first.get_or_insert((type_.clone(), grace(&pod)));
+                first.get_or_insert_with(|| (type_.clone(), grace(&pod)));
             }
             if type_ == "DELETED" {
                 assert!(pod["metadata"]["deletionTimestamp"].is_string(), "{pod}");
