@@ -350,7 +350,8 @@ impl Reflector {
                     self.resumed();
                     continue;
                 }
-                () = sleep_until(lasts), if !self.state.is_settled() => {
+                // In the middle of an event it may turn out to be one without end.
+                () = sleep_until(lasts), if !self.state.is_settled() && !lines.is_mid_line() => {
                     self.settled();
                     continue;
                 }
