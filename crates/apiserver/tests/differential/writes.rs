@@ -225,7 +225,7 @@ pub(super) enum Server {
     Real(Box<Api>),
     Embedded(ApiServer),
     /// One of them, which somebody asks.
-    Asked(Box<Server>, Caller),
+    Asked(Box<Self>, Caller),
 }
 
 impl Server {

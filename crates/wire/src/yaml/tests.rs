@@ -23,6 +23,11 @@ fn keys_are_in_gos_order() {
     assert_eq!(order, ["_", "1", "A", "a", "a-b", "a.b", "a/b", "a1b", "a2", "a02", "a10", "b", "é"]);
 }
 
+#[test]
+fn a_break_of_yaml_1_1_alone_is_escaped() {
+    assert_eq!(yaml(r#"{"a":"\u2028?","b":"x\u2029y\n"}"#), "a: \"\\L?\"\nb: \"x\\Py\\n\"\n");
+}
+
 proptest! {
     #[test]
     fn what_is_written_is_read_again(texts in prop::collection::vec(r#"([a-z:#'"\\\-? ,0-9.~\t\n@é]|yes|null|1e3|\PC){0,100}"#, 1..6)) {

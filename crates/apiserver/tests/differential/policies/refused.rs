@@ -225,6 +225,66 @@ pub(super) fn bindings() -> Vec<Value> {
     ]
 }
 
+/// Expressions of `applyConfiguration`, most of them wrong.
+const CONFIGURATIONS: &[&str] = &[
+    "",
+    "1",
+    "'x'",
+    "null",
+    "object",
+    "object.spec",
+    "Object",
+    "Object{",
+    "Object.spec{}",
+    "{'spec': {'replicas': 1}}",
+    "{}",
+    "nope{}",
+    "Object{spec: nope}",
+    "Object{spec: Object.spec{x: nope.y}}",
+    "variables.x",
+    "Object{x: variables.y}",
+    "params.x",
+    "[Object{}]",
+    "JSONPatch{op: 'add'}",
+    "object.x ? Object{} : Object{y: 1}",
+    "Object{x: 1 + 'a'}",
+    "Object{x: request.name + 1}",
+    "object.x ? Object{} : 1",
+    "object.x ? Object{} : null",
+    "Object{} == 1 ? Object{} : Object{}",
+    "[Object{}, Object.x{}][0]",
+    "Object{x: Object.x{y: 1}.y + 'a'}",
+    "Object{?x: 1}",
+    "Object{x: authorizer.path('/x').check('get').reason()}",
+    "Object{x: authorizer.nope('/x')}",
+    "int{}",
+];
+
+/// Expressions of `jsonPatch`, likewise.
+const PATCHES: &[&str] = &[
+    "",
+    "[]",
+    "[1]",
+    "['x']",
+    "[Object{}]",
+    "JSONPatch{}",
+    "object.x",
+    "[JSONPatch{op: 1}]",
+    "[JSONPatch{path: true, value: 1}]",
+    "[JSONPatch{op: 'add', path: jsonpatch.nope('x')}]",
+    "jsonpatch.escapeKey('x')",
+    "[JSONPatch{}, 1]",
+    "[JSONPatch{}] + nope",
+    "[JSONPatch{}] + [1]",
+    "[JSONPatch{value: 1 + 'a'}]",
+    "[JSONPatch{op: object.x, ?path: object.?y}]",
+    "[JSONPatch{?op: 'add'}]",
+    "object.x.map(one, JSONPatch{op: 'add', path: one})",
+    "object.x ? [JSONPatch{}] : []",
+    "[JSONPatch{op: authorizer.path('/x').check('get').reason()}]",
+    "[JSONPatch{op: authorizer.path('/x').check('get')}]",
+];
+
 /// Policies that change objects and are refused, in the same way.
 pub(super) fn mutating() -> Vec<Value> {
     let of = |mutation: Value| json!({"reinvocationPolicy": "Never", "mutations": [mutation]});
@@ -237,64 +297,8 @@ pub(super) fn mutating() -> Vec<Value> {
         spec[field] = value;
         spec
     };
-    let configurations = [
-        "",
-        "1",
-        "'x'",
-        "null",
-        "object",
-        "object.spec",
-        "Object",
-        "Object{",
-        "Object.spec{}",
-        "{'spec': {'replicas': 1}}",
-        "{}",
-        "nope{}",
-        "Object{spec: nope}",
-        "Object{spec: Object.spec{x: nope.y}}",
-        "variables.x",
-        "Object{x: variables.y}",
-        "params.x",
-        "[Object{}]",
-        "JSONPatch{op: 'add'}",
-        "object.x ? Object{} : Object{y: 1}",
-        "Object{x: 1 + 'a'}",
-        "Object{x: request.name + 1}",
-        "object.x ? Object{} : 1",
-        "object.x ? Object{} : null",
-        "Object{} == 1 ? Object{} : Object{}",
-        "[Object{}, Object.x{}][0]",
-        "Object{x: Object.x{y: 1}.y + 'a'}",
-        "Object{?x: 1}",
-        "Object{x: authorizer.path('/x').check('get').reason()}",
-        "Object{x: authorizer.nope('/x')}",
-        "int{}",
-    ];
-    let patches = [
-        "",
-        "[]",
-        "[1]",
-        "['x']",
-        "[Object{}]",
-        "JSONPatch{}",
-        "object.x",
-        "[JSONPatch{op: 1}]",
-        "[JSONPatch{path: true, value: 1}]",
-        "[JSONPatch{op: 'add', path: jsonpatch.nope('x')}]",
-        "jsonpatch.escapeKey('x')",
-        "[JSONPatch{}, 1]",
-        "[JSONPatch{}] + nope",
-        "[JSONPatch{}] + [1]",
-        "[JSONPatch{value: 1 + 'a'}]",
-        "[JSONPatch{op: object.x, ?path: object.?y}]",
-        "[JSONPatch{?op: 'add'}]",
-        "object.x.map(one, JSONPatch{op: 'add', path: one})",
-        "object.x ? [JSONPatch{}] : []",
-        "[JSONPatch{op: authorizer.path('/x').check('get').reason()}]",
-        "[JSONPatch{op: authorizer.path('/x').check('get')}]",
-    ];
-    let mut all: Vec<Value> = configurations.into_iter().map(configuration).collect();
-    all.extend(patches.into_iter().map(patch));
+    let mut all: Vec<Value> = CONFIGURATIONS.iter().copied().map(configuration).collect();
+    all.extend(PATCHES.iter().copied().map(patch));
     let operations = json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "DELETE", "NOPE"], "resources": ["pods"]}]);
     all.extend([
         json!({}),
