@@ -70,7 +70,7 @@ pub struct Owner {
 pub enum OwnerBy {
     /// By its UID, in any member.
     Uid(String),
-    /// By its name, in each member and namespace.
+    /// By its own name, in each member and namespace, or by its name in the fleet view.
     Name {
         /// Its own name.
         name: String,

@@ -773,8 +773,10 @@ async fn deleted_by_query(world: &World) {
     assert_eq!((found(&page), &page["metadata"]["remainingItemCount"]), (vec!["east/lone".to_owned()], &json!(2)));
     let token = page["metadata"]["continue"].as_str().unwrap();
     assert_eq!(found(&list(&format!("continue={token}")).await), ["west/lone", "east/web-1-a"]);
-    let owned = list("ownerName=web&ownerGR=deployments.apps&ownerSeniority=1&since=1h").await;
-    assert_eq!(found(&owned), ["east/web-1-a"]);
+    for (owner, rows) in [("web", vec!["east/web-1-a"]), ("web@east", vec!["east/web-1-a"]), ("web@west", vec![])] {
+        let owned = list(&format!("ownerName={owner}&ownerGR=deployments.apps&ownerSeniority=1&since=1h")).await;
+        assert_eq!(found(&owned), rows, "{owner}");
+    }
     let image = format!("fieldSelector={}", escaped("spec.containers[].image in (nginx:1.19)"));
     assert_eq!(found(&list(&image).await), ["east/web-1-a"]);
     let any = format!("collectionresources/any?resources=pods,secrets&namespaces={space}&deleted=true");
@@ -830,6 +832,10 @@ async fn kubefold_search_finds_what_its_flags_say() {
     assert_eq!(
         lines(&["image=nginx:1.19", "--owner", "deployment/web", "--since", "2h", "-o", "name"]).await,
         [pod("east", "web-1-a"), pod("east", "web-1-b")]
+    );
+    assert_eq!(
+        lines(&["--owner", "deployment/web@west", "-o", "name"]).await,
+        [pod("west", "web-1-a"), pod("west", "web-1-b")]
     );
     assert_eq!(
         lines(&["web", "--order-by", "cluster:desc,name", "--limit", "2", "-o", "name"]).await,

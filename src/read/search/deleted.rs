@@ -98,7 +98,15 @@ impl Reader {
         let base = Query { clusters, deleted: true, ..Query::default() };
         let mut level: Level = of.owner().await.map_err(too_old)?;
         if let OwnerBy::Name { name, resource } = &owner.by {
-            let named = Query { names: vec![Condition::one_of([name.clone()])], ..base.clone() };
+            let mut named = base.clone();
+            let own = match naming.split(name) {
+                Some((own, member)) => {
+                    named.clusters.push(Condition::one_of([member.to_string()]));
+                    own
+                }
+                None => name,
+            };
+            named.names = vec![Condition::one_of([own.to_owned()])];
             let is_it = |kind: &&KindInTables| resource.as_ref().is_none_or(|wanted| wanted.is_of(&kind.spec.gvr));
             let fits: Vec<KindInTables> = kinds.iter().filter(is_it).cloned().collect();
             level.join(self.ask_mirror(move |mirror| uids(mirror, &named, &fits, None)).await?);

@@ -121,7 +121,7 @@ impl Kinds<'_> {
         }
     }
 
-    /// The rows of an entry that are the owner, which is known by its name.
+    /// The rows of an entry that are the owner, which is known by its own name or by its name in the fleet view.
     pub(super) fn named(self, source: &Source, entry: &Arc<Entry>) -> SmallVec<[OwnerRow; 1]> {
         let OwnerBy::Name { name, resource } = &self.owner.by else { return SmallVec::new() };
         let gvr: &Gvr = &source.ready.store().spec().gvr;
@@ -129,7 +129,8 @@ impl Kinds<'_> {
             return SmallVec::new();
         }
         let mut rows = Row::all_of(entry);
-        rows.retain(|row| row.name(self.naming, gvr) == name.as_str() && self.sees(source, row));
+        let is_named = |row: &Row| entry.name() == name || row.name(self.naming, gvr) == name.as_str();
+        rows.retain(|row| is_named(row) && self.sees(source, row));
         self.owner_rows(source, &rows)
     }
 
