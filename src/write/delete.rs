@@ -19,7 +19,7 @@ use crate::{
         steps::{Outcome, Removed, Seen, Silent, removed},
     },
 };
-use kubefold_wire::warning::Warnings;
+use kubefold_wire::{reword::is_status, warning::Warnings};
 
 /// Answers a `DELETE` of a placed object.
 pub(super) async fn delete<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, name: &str) -> Reply {
@@ -41,9 +41,13 @@ async fn try_delete<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, name: 
     let entry = entry_of(writer, request, &key, &visible.uid, &options, &parts);
     let mut warnings = Warnings::default();
     let revision = options.resource_version.is_some().then_some(home.resource_version.as_str());
-    let reached = dry_run(writer, &entry, &parts, revision, &mut warnings).await?;
+    let Tried { reached, answers_with_object } = dry_run(writer, &entry, &parts, revision, &mut warnings).await?;
+    let gone = |code: StatusCode| match answers_with_object {
+        true => Reply { code, warnings: Warnings::default(), body: visible.body.clone() },
+        false => success(&key, &visible.uid, code),
+    };
     if options.dry {
-        return Ok(success(&key, &visible.uid, StatusCode::OK).warned(warnings));
+        return Ok(gone(StatusCode::OK).warned(warnings));
     }
     let entry = writer.journal.begin(entry).await.map_err(|error| WriteError::Journal(error.into()))?;
     let home_options = of_part(&entry.body, &home.uid, revision, false);
@@ -81,7 +85,7 @@ async fn try_delete<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, name: 
         Some(now) if now.deleting && now.uid == visible.uid => {
             Reply { code, warnings: Warnings::default(), body: now.body }
         }
-        Some(_) | None => success(&key, &visible.uid, code),
+        Some(_) | None => gone(code),
     };
     Ok(reply.warned(warnings))
 }
@@ -132,25 +136,36 @@ fn entry_of<F: Fleet>(
     }
 }
 
-/// Asks every part's member for a dry run. Says which could not be reached.
+/// What the members said to a dry run.
+struct Tried {
+    /// Which parts' members could be reached.
+    reached: Vec<Result<(), Silent>>,
+    /// The home answered with the object, as a kube-apiserver does for Pods, Services and some other kinds, and not with a `Status`.
+    answers_with_object: bool,
+}
+
+/// Asks every part's member for a dry run.
 async fn dry_run<F: Fleet>(
     writer: &Writer<F>,
     entry: &Entry,
     parts: &[Part],
     revision: Option<&str>,
     warnings: &mut Warnings,
-) -> Result<Vec<Result<(), Silent>>, Reply> {
+) -> Result<Tried, Reply> {
     let outcomes = join_all(parts.iter().enumerate().map(|(at, part)| async move {
         let options = of_part(&entry.body, &part.uid, revision.filter(|_| at == 0), true);
         let mut said = Warnings::default();
         (writer.remove(entry, &part.member, options, true, &mut said).await, said)
     }))
     .await;
-    let mut reached = Vec::new();
+    let (mut reached, mut answers_with_object) = (Vec::new(), false);
     for (at, (part, (outcome, said))) in parts.iter().zip(outcomes).enumerate() {
         warnings.merge(&said);
         match outcome {
-            Outcome::Done { .. } => reached.push(Ok(())),
+            Outcome::Done { body, .. } => {
+                answers_with_object |= at == 0 && !is_status(&body);
+                reached.push(Ok(()));
+            }
             outcome if matches!(removed(&outcome), Removed::Gone) => reached.push(Ok(())),
             Outcome::Refused { code, body } => {
                 return Err(refusal(&part.member, code, &body, "nothing was deleted"));
@@ -161,7 +176,7 @@ async fn dry_run<F: Fleet>(
             Outcome::NotSent(cause) | Outcome::Unknown(cause) => reached.push(Err(Silent(cause))),
         }
     }
-    Ok(reached)
+    Ok(Tried { reached, answers_with_object })
 }
 
 /// Deletes the other parts, and brings what all answers say into the store. Says which members are behind, and why.
@@ -241,7 +256,7 @@ fn unreachable(key: &Key, home: &MemberName, cause: String) -> WriteError {
     WriteError::HomeUnreachable { object: key.to_ref(), done: "deleted", home: home.clone(), cause }
 }
 
-/// What a kube-apiserver answers when a delete leaves nothing to show.
+/// What a kube-apiserver answers for most kinds when a delete leaves nothing to show.
 fn success(key: &Key, uid: &str, code: StatusCode) -> Reply {
     let text = serde_json::json!({
         "kind": "Status",

@@ -31,6 +31,7 @@ async fn a_delete_takes_every_part_as_it_is_told() {
     told_once(&api, &all).await;
     what_is_not_placed(&fleet, &api, &all).await;
     pods_are_seen_as_deleting(&api).await;
+    the_answer_is_of_the_kind_of_a_members(&api, all[0]).await;
 }
 
 async fn remove(api: &Api, name: &str, options: &Value) -> Answer {
@@ -185,6 +186,35 @@ async fn pods_are_seen_as_deleting(api: &Api) {
             }
         }
         assert_eq!(first, Some(("MODIFIED".to_owned(), (json!("Pod"), json!(31)))));
+    }
+}
+
+/// For some kinds the object that was deleted, for the others a `Status`.
+async fn the_answer_is_of_the_kind_of_a_members(api: &Api, member: &Member) {
+    let pod = json!({"containers": [{"name": "web", "image": "web:1"}]});
+    for (resource, kind, fields) in [
+        ("services", "Service", json!({"spec": {"ports": [{"port": 80}]}})),
+        ("serviceaccounts", "ServiceAccount", json!({})),
+        ("resourcequotas", "ResourceQuota", json!({"spec": {"hard": {"pods": "100"}}})),
+        ("podtemplates", "PodTemplate", json!({"template": {"spec": pod}})),
+        ("configmaps", "ConfigMap", json!({})),
+    ] {
+        let mut answers = Vec::new();
+        for api in [api, &member.api().await] {
+            let all = format!("/api/v1/namespaces/deletes/{resource}");
+            // A member has no object of the fleet at this time: the fleet's is gone.
+            let mut object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "answer"}});
+            object.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+            api.create(&all, &object).await;
+            for query in ["?dryRun=All", ""] {
+                let told = api.request(Method::DELETE, &format!("{all}/answer{query}"), "").await.ok();
+                let is = |at: &str| told.pointer(at).cloned().unwrap_or_default();
+                let whose = [is("/metadata/name"), is("/metadata/namespace"), is("/details/name"), is("/details/kind")];
+                answers.push((told["kind"].clone(), whose));
+            }
+        }
+        let of_member = answers.split_off(2);
+        assert_eq!(answers, of_member, "{resource}");
     }
 }
 
