@@ -31,9 +31,9 @@ pub(super) fn faults(definition: &Value, old: Option<&Value>) -> Vec<Fault> {
         name(&mut found, definition, spec);
     }
     group_and_scope(&mut found, spec);
-    versions(&mut found, spec);
+    versions(&mut found, spec, old);
     names(&mut found, spec);
-    common(&mut found, spec);
+    common(&mut found, spec, old);
     conversion(&mut found, spec, old);
     if let Some(old) = old {
         immutable(&mut found, spec, old);
@@ -86,7 +86,7 @@ fn is_common(spec: &Value, at: &str) -> bool {
     versions.all(|other| other == first)
 }
 
-fn versions(found: &mut Vec<Fault>, spec: &Value) {
+fn versions(found: &mut Vec<Fault>, spec: &Value, old: Option<&Value>) {
     let all = list(spec, "/versions");
     for (index, version) in all.iter().enumerate() {
         if version.pointer("/schema/openAPIV3Schema").is_none_or(Value::is_null) {
@@ -105,7 +105,7 @@ fn versions(found: &mut Vec<Fault>, spec: &Value) {
             found.push(Fault::invalid(format!("{at}.deprecationWarning"), &golang::quoted(warning), why));
         }
         if !is_common(spec, "/schema") {
-            schemas(found, version, &format!("{at}.schema"));
+            schemas(found, version, old, &format!("{at}.schema"));
         }
         if !is_common(spec, "/subresources") {
             subresources(found, version, &format!("{at}.subresources"));
@@ -149,10 +149,10 @@ fn shown(spec: &Value) -> String {
 }
 
 /// What all versions have alike.
-fn common(found: &mut Vec<Fault>, spec: &Value) {
+fn common(found: &mut Vec<Fault>, spec: &Value, old: Option<&Value>) {
     let Some(version) = list(spec, "/versions").first() else { return };
     if is_common(spec, "/schema") {
-        schemas(found, version, "spec.validation");
+        schemas(found, version, old, "spec.validation");
     }
     if is_common(spec, "/subresources") {
         subresources(found, version, "spec.subresources");
@@ -162,12 +162,15 @@ fn common(found: &mut Vec<Fault>, spec: &Value) {
     }
 }
 
-fn schemas(found: &mut Vec<Fault>, version: &Value, path: &str) {
+fn schemas(found: &mut Vec<Fault>, version: &Value, old: Option<&Value>, path: &str) {
     if let Some(schema) = version.pointer("/schema/openAPIV3Schema").filter(|schema| !schema.is_null()) {
         let path = format!("{path}.openAPIV3Schema");
         let wrong = schema::faults(&path, schema);
         // A schema that is wrong says no types to rules.
-        found.extend(if wrong.is_empty() { rules::faults(&path, schema) } else { wrong });
+        let mut stored = old.into_iter().flat_map(|old| list(old, "/spec/versions"));
+        let before = stored.find(|stored| text(stored, "/name") == text(version, "/name"));
+        let is_stored = before.and_then(|before| before.pointer("/schema/openAPIV3Schema")) == Some(schema);
+        found.extend(if wrong.is_empty() { rules::faults(&path, schema, is_stored) } else { wrong });
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Source: google/cel-go `checker/checker.go`, `cel/validator.go`, for the words, too.
 
+use std::collections::HashMap;
+
 use cel::{
     Env,
     common::{
@@ -15,9 +17,10 @@ use cel::{
 };
 
 use super::{
-    functions::{VARS_MAX, overloads, type_named},
+    functions::{Overload, VARS_MAX, overloads, type_named},
     patches::{ESCAPE_KEY, JSON_PATCH, JSON_PATCH_FIELDS, is_patch_type},
     schemas,
+    sizes::Sizes,
     types::{Bindings, Fields, Object, Type},
 };
 
@@ -27,6 +30,35 @@ pub(super) struct Names<'a> {
     pub(super) variables: Vec<(String, Type<'a>)>,
     /// Whether it may say how an object is changed.
     pub(super) has_patch_types: bool,
+    /// By which its cost is estimated; `None`: nobody asks.
+    pub(super) sizes: Option<Sizes<'a>>,
+}
+
+/// What a call was found to call.
+#[derive(Clone)]
+pub(super) struct Called {
+    pub(super) name: String,
+    /// All that may take its arguments.
+    pub(super) overloads: Vec<&'static Overload>,
+}
+
+/// What was found out of the parts of an expression, by their identity.
+#[derive(Default)]
+pub(super) struct Found<'a> {
+    types: HashMap<u64, Type<'a>>,
+    calls: HashMap<u64, Called>,
+}
+
+impl<'a> Found<'a> {
+    /// The type of a part; `None`: it was no expression by itself, as the `a` of a name `a.b`.
+    pub(super) fn of(&self, expression: &IdedExpr) -> Option<&Type<'a>> {
+        self.types.get(&expression.id)
+    }
+
+    /// What a call calls.
+    pub(super) fn called(&self, expression: &IdedExpr) -> Option<&Called> {
+        self.calls.get(&expression.id)
+    }
 }
 
 /// What is wrong, and where: units are characters.
@@ -64,13 +96,15 @@ pub(super) struct Check<'s, 'a> {
     alike: Vec<Vec<Written<'a>>>,
     times: Vec<Time>,
     has_patch_types: bool,
+    /// `None`: nobody asks.
+    parts: Option<Found<'a>>,
     /// Whether `oldSelf` is used.
     pub(super) uses_old: bool,
 }
 
 impl<'s, 'a> Check<'s, 'a> {
     pub(super) fn new(env: &'s Env, source: &'s SourceInfo, names: Names<'a>) -> Self {
-        let Names { variables, has_patch_types } = names;
+        let Names { variables, has_patch_types, sizes } = names;
         Self {
             env,
             source,
@@ -81,6 +115,7 @@ impl<'s, 'a> Check<'s, 'a> {
             alike: Vec::new(),
             times: Vec::new(),
             has_patch_types,
+            parts: sizes.map(|_| Found::default()),
             uses_old: false,
         }
     }
@@ -93,6 +128,21 @@ impl<'s, 'a> Check<'s, 'a> {
             self.check_times();
         }
         self.bindings.last(&of)
+    }
+
+    /// What was found out, where somebody asks for it.
+    pub(super) fn parts(&mut self) -> Option<Found<'a>> {
+        let mut parts = self.parts.take()?;
+        for of in parts.types.values_mut() {
+            *of = self.bindings.last(of);
+        }
+        Some(parts)
+    }
+
+    fn note_call(&mut self, at: u64, name: &str, overload: &'static Overload) {
+        let Some(parts) = &mut self.parts else { return };
+        let called = || Called { name: name.to_owned(), overloads: Vec::new() };
+        parts.calls.entry(at).or_insert_with(called).overloads.push(overload);
     }
 
     /// All that is wrong; `None`: nothing.
@@ -121,6 +171,14 @@ impl<'s, 'a> Check<'s, 'a> {
     }
 
     fn expression(&mut self, expression: &IdedExpr) -> Type<'a> {
+        let of = self.type_of(expression);
+        if let Some(parts) = &mut self.parts {
+            parts.types.insert(expression.id, of.clone());
+        }
+        of
+    }
+
+    fn type_of(&mut self, expression: &IdedExpr) -> Type<'a> {
         let at = expression.id;
         match &expression.expr {
             Expr::Literal(literal) => match literal {
@@ -367,6 +425,9 @@ impl<'s, 'a> Check<'s, 'a> {
             self.alike.truncate(written);
         }
         if let (operators::LOGICAL_AND | operators::LOGICAL_OR, [_, _]) = (name, args.as_slice()) {
+            if let Some([overload]) = overloads(name) {
+                self.note_call(at, name, overload);
+            }
             return self.logical(&call.args, &args);
         }
         let Some(target) = &call.target else {
@@ -419,6 +480,7 @@ impl<'s, 'a> Check<'s, 'a> {
             if !self.bindings.fit(args, &takes) {
                 continue;
             }
+            self.note_call(at, name, overload);
             let result = self.bindings.known(&result);
             gives = Some(match gives {
                 None => result,

@@ -144,7 +144,7 @@ impl Scope {
     /// Reads an expression, and says the type of a variable of it.
     fn read(&self, source: &str, gives: Gives) -> (Expression, Checked<'static>) {
         let mut variable = Checked::Dyn;
-        let names = Names { variables: self.names(gives), has_patch_types: gives.is_patch() };
+        let names = Names { variables: self.names(gives), has_patch_types: gives.is_patch(), sizes: None };
         let program = Program::read(source, names).and_then(|(program, of)| {
             variable = of.as_variable();
             if gives.takes(&of) {

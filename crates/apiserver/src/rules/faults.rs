@@ -6,32 +6,51 @@ use kubefold_wire::{access::text, golang, status::Cause};
 use serde_json::{Value, json};
 
 use super::{
+    budget::{Budget, EXPRESSION_COST_MAX, elements_max, exceeded},
     evaluate::field_path,
     program::{CompileError, Program},
     rules_of, schemas,
+    sizes::Sizes,
     types::Type,
 };
 
 const REASONS: [&str; 4] = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
-/// What is wrong with the rules of a structural schema, at a path.
-pub(crate) fn faults(path: &str, schema: &Value) -> Vec<Cause> {
-    let mut found = Vec::new();
-    place(&mut found, schema, &Place { path: path.to_owned(), is_root: true, uncorrelated: None });
-    found
+/// What is wrong with the rules of a structural schema, at a path. Of one that is stored so, each expression may cost what it costs.
+pub(crate) fn faults(path: &str, schema: &Value, is_stored: bool) -> Vec<Cause> {
+    let mut found = Found { said: Vec::new(), compiled: Vec::new(), budget: Budget::default(), is_stored };
+    place(&mut found, schema, &Place { path: path.to_owned(), is_root: true, count: Some(1), uncorrelated: None });
+    let mut all = found.said;
+    all.append(&mut found.compiled);
+    found.budget.faults(path, &mut all);
+    all
+}
+
+/// What was found so far.
+struct Found {
+    /// About the fields of rules, which comes first.
+    said: Vec<Cause>,
+    /// About their expressions.
+    compiled: Vec<Cause>,
+    budget: Budget,
+    is_stored: bool,
 }
 
 struct Place {
     path: String,
     is_root: bool,
+    /// How often there may be a value by the limits of the lists and maps around it; `None`: one of them has no limit.
+    count: Option<u64>,
     /// The list or map within which nobody can say which value was which.
     uncorrelated: Option<String>,
 }
 
-fn place(found: &mut Vec<Cause>, schema: &Value, at: &Place) {
+fn place(found: &mut Found, schema: &Value, at: &Place) {
+    let before = found.said.len();
     let inside = |name: &str, correlates: bool| Place {
         path: format!("{}.{name}", at.path),
         is_root: false,
+        count: at.count.zip(elements_max(schema)).map(|(count, each)| count.saturating_mul(each)),
         uncorrelated: at.uncorrelated.clone().or_else(|| (!correlates).then(|| at.path.clone())),
     };
     if let Some(values) = schema.get("additionalProperties").filter(|values| values.is_object()) {
@@ -43,12 +62,14 @@ fn place(found: &mut Vec<Cause>, schema: &Value, at: &Place) {
     if let Some(items) = schema.get("items").filter(|items| items.is_object()) {
         place(found, items, &inside("items", text(schema, "/x-kubernetes-list-type") == "map"));
     }
+    let path = |index: usize| format!("{}.x-kubernetes-validations[{index}]", at.path);
     for (index, rule) in rules_of(schema).iter().enumerate() {
-        let path = format!("{}.x-kubernetes-validations[{index}]", at.path);
-        let before = found.len();
-        said(found, schema, rule, &path);
-        if found.len() == before {
-            compiled(found, schema, rule, &path, at);
+        said(&mut found.said, schema, rule, &path(index));
+    }
+    // Expressions are not looked at where the fields of a rule are wrong, here or within.
+    if found.said.len() == before {
+        for (index, rule) in rules_of(schema).iter().enumerate() {
+            compiled(found, schema, rule, &path(index), at);
         }
     }
 }
@@ -92,41 +113,65 @@ fn said(found: &mut Vec<Cause>, schema: &Value, rule: &Value, path: &str) {
     }
 }
 
-fn compiled(found: &mut Vec<Cause>, schema: &Value, rule: &Value, path: &str, at: &Place) {
+fn compiled(found: &mut Found, schema: &Value, rule: &Value, path: &str, at: &Place) {
     let scope = &schemas::type_of_self(schema, at.is_root);
+    let sizes = Sizes { schema, is_root: at.is_root };
     let optional = rule.get("optionalOldSelf").and_then(Value::as_bool);
-    let shown = json!({
-        "Rule": text(rule, "/rule"), "Message": text(rule, "/message"),
-        "MessageExpression": text(rule, "/messageExpression"), "Reason": rule.get("reason"),
-        "FieldPath": text(rule, "/fieldPath"), "OptionalOldSelf": optional,
-    })
-    .to_string();
-    // As Go writes JSON, with the fields in the order of its struct.
-    let shown = shown.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
-    let program = match Program::compile(text(rule, "/rule"), scope, optional == Some(true), &Type::Bool) {
-        Ok(program) => program,
-        Err(error) => {
-            found.push(Cause::invalid(format!("{path}.rule"), &shown, &error.of_rule()));
-            return;
-        }
+    let read = |source: &str, wanted: &Type<'_>| {
+        Program::estimated(source, scope, optional == Some(true), wanted, Some(sizes))
     };
-    let expression = text(rule, "/messageExpression");
-    if !expression.is_empty()
-        && let Err(error) = Program::compile(expression, scope, optional == Some(true), &Type::Text)
-    {
-        let why = match &error {
-            CompileError::OtherType { gives, .. } => format!("messageExpression must evaluate to a {gives}"),
-            CompileError::Compilation(_) => format!("messageExpression {error}"),
-        };
-        found.push(Cause::invalid(format!("{path}.messageExpression"), &shown, &why));
+    let (source, at_rule) = (text(rule, "/rule"), format!("{path}.rule"));
+    let mut uses_old = false;
+    match read(source, &Type::Bool) {
+        Ok(program) => {
+            uses_old = program.uses_old;
+            let cost = program.estimated.saturating_mul(at.count.unwrap_or_else(|| sizes.count_max()));
+            costs(found, &at_rule, "estimated rule cost", cost);
+            let expression = text(rule, "/messageExpression");
+            if !expression.is_empty() {
+                told(found, rule, path, read(expression, &Type::Text));
+            }
+        }
+        Err(error) => found.compiled.push(Cause::invalid(at_rule.as_str(), &shown(rule), &error.of_rule())),
     }
-    if program.uses_old {
+    if uses_old {
         if let Some(within) = &at.uncorrelated {
             let why = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {within}");
-            found.push(Cause::invalid(format!("{path}.rule"), &golang::quoted(text(rule, "/rule")), &why));
+            found.compiled.push(Cause::invalid(at_rule, &golang::quoted(source), &why));
         }
     } else if let Some(optional) = optional {
         let why = "may not be set if oldSelf is not used in rule";
-        found.push(Cause::invalid(format!("{path}.optionalOldSelf"), &optional.to_string(), why));
+        found.compiled.push(Cause::invalid(format!("{path}.optionalOldSelf"), &optional.to_string(), why));
     }
+}
+
+/// What is wrong with the expression of a rule's message.
+fn told(found: &mut Found, rule: &Value, path: &str, program: Result<Program, CompileError>) {
+    let at = format!("{path}.messageExpression");
+    let why = match program {
+        // A message is told once: it does not matter how often there may be a value.
+        Ok(program) => return costs(found, &at, "estimated messageExpression cost", program.estimated),
+        Err(CompileError::OtherType { gives, .. }) => format!("messageExpression must evaluate to a {gives}"),
+        Err(error) => format!("messageExpression {error}"),
+    };
+    found.compiled.push(Cause::invalid(at, &shown(rule), &why));
+}
+
+fn costs(found: &mut Found, at: &str, of: &str, cost: u64) {
+    if cost > EXPRESSION_COST_MAX && !found.is_stored {
+        found.compiled.push(Cause::forbidden(at, &exceeded(of, cost, EXPRESSION_COST_MAX)));
+    }
+    found.budget.spend(at, cost);
+}
+
+/// A rule as Go writes it in JSON, with the fields in the order of its struct.
+fn shown(rule: &Value) -> String {
+    let shown = json!({
+        "Rule": text(rule, "/rule"), "Message": text(rule, "/message"),
+        "MessageExpression": text(rule, "/messageExpression"), "Reason": rule.get("reason"),
+        "FieldPath": text(rule, "/fieldPath"),
+        "OptionalOldSelf": rule.get("optionalOldSelf").and_then(Value::as_bool),
+    })
+    .to_string();
+    shown.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }

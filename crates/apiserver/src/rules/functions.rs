@@ -35,6 +35,8 @@ pub(super) fn overloads(name: &str) -> Option<&'static [Overload]> {
 const DECLARED: &str = "
 _?_:_(bool, A, A) -> A
 !_(bool) -> bool
+_&&_(bool, bool) -> bool
+_||_(bool, bool) -> bool
 @not_strictly_false(bool) -> bool
 _==_(A, A) -> bool
 _!=_(A, A) -> bool

@@ -6,6 +6,8 @@
 //! - `library`: the functions that Kubernetes adds to those of CEL
 //! - `values`: values of an object as CEL sees them
 //! - `faults`: what is wrong with the rules of a schema
+//! - `cost`, `calls`: what an expression of a schema costs at most; `sizes`, `paths`, `range`: by what sizes
+//! - `budget`: what the rules of a schema may cost together
 //! - `evaluate`: the rules of one version of a definition, and what of an object breaks them
 //! - `conditions`: the expressions of a policy
 //! - `patches`: the values with which an expression says how an object is changed
@@ -15,15 +17,21 @@
 //!
 //! Source: kubernetes/apiextensions-apiserver `pkg/apiserver/schema/cel/`.
 
+mod budget;
+mod calls;
 mod check;
 mod conditions;
+mod cost;
 mod evaluate;
 mod faults;
 mod functions;
 mod library;
 mod patches;
+mod paths;
 mod program;
+mod range;
 mod schemas;
+mod sizes;
 mod types;
 mod values;
 

@@ -24,8 +24,10 @@ use serde_json::Value;
 
 use super::{
     check::{Check, Names, located},
+    cost::Estimate,
     library::{self, Kind, Of},
     patches,
+    sizes::Sizes,
     types::Type as Checked,
     values,
 };
@@ -120,6 +122,8 @@ pub(super) struct Program {
     pub(super) uses_old: bool,
     /// Whether `oldSelf` is an optional value.
     is_optional: bool,
+    /// What it costs at most, where somebody asked for it.
+    pub(super) estimated: u64,
 }
 
 /// What the rules of one place see: its values are CEL's once for all of them.
@@ -192,9 +196,22 @@ impl Program {
         is_optional: bool,
         wanted: &Checked<'_>,
     ) -> Result<Self, CompileError> {
+        Self::estimated(source, scope, is_optional, wanted, None)
+    }
+
+    /// The same, with what it costs at most by these sizes.
+    ///
+    /// Errors: as those of [`Self::compile`].
+    pub(super) fn estimated<'a>(
+        source: &str,
+        scope: &Checked<'a>,
+        is_optional: bool,
+        wanted: &Checked<'_>,
+        sizes: Option<Sizes<'a>>,
+    ) -> Result<Self, CompileError> {
         let old = if is_optional { Checked::optional(scope.clone()) } else { scope.clone() };
         let variables = vec![("self".to_owned(), scope.clone()), ("oldSelf".to_owned(), old)];
-        let (program, given) = Self::read(source, Names { variables, has_patch_types: false })?;
+        let (program, given) = Self::read(source, Names { variables, has_patch_types: false, sizes })?;
         if given != *wanted {
             return Err(CompileError::OtherType { gives: wanted.declared(), got: given.declared() });
         }
@@ -214,15 +231,20 @@ impl Program {
             let each = errors.errors.iter().map(|error| located(source, offset(error.pos.0, error.pos.1), &error.msg));
             CompileError::Compilation(each.collect::<Vec<_>>().join("\n"))
         })?;
+        let sizes = names.sizes;
         let mut check = Check::new(&env, program.source_info(), names);
         let of = check.whole(program.expression());
         if let Some(wrong) = check.wrong() {
             return Err(CompileError::Compilation(wrong));
         }
         let uses_old = check.uses_old;
+        let estimated = sizes.zip(check.parts()).map_or(0, |(sizes, parts)| {
+            let mut estimate = Estimate::new(&parts, sizes);
+            estimate.cost(program.expression()).max
+        });
         let mut expression = program.expression().clone();
         let cost = metered(&mut expression);
-        Ok((Self { expression, cost, env, uses_old, is_optional: false }, of))
+        Ok((Self { expression, cost, env, uses_old, is_optional: false, estimated }, of))
     }
 
     /// What it gives, and what it cost.

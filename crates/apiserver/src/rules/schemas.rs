@@ -30,7 +30,7 @@ pub(super) fn type_of<'a>(schema: &'a Value, name: &str, is_root: bool) -> Optio
         return Some(Type::Dyn);
     }
     let inside = |of: &'a Value, place: &str| type_of(of, &format!("{name}.{place}"), false);
-    let is_root = is_root || schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true));
+    let is_root = is_whole(schema, is_root);
     Some(match text(schema, "/type") {
         "array" => Type::list(inside(schema.get("items")?, "@idx")?),
         "object" => match schema.get("additionalProperties").filter(|values| values.is_object()) {
@@ -54,13 +54,20 @@ pub(super) fn type_of<'a>(schema: &'a Value, name: &str, is_root: bool) -> Optio
     })
 }
 
+/// Whether a schema is that of an object with a kind and a name.
+pub(super) fn is_whole(schema: &Value, is_root: bool) -> bool {
+    is_root || schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true))
+}
+
 /// The type of a field of an object of a type of this name; `None`: there is no such field.
 pub(super) fn field<'a>(schema: &'a Value, is_root: bool, name: &str, field: &str) -> Option<Type<'a>> {
-    let inside = format!("{name}.{field}");
-    match field {
-        "apiVersion" | "kind" if is_root => return Some(Type::Text),
-        "metadata" if is_root => return type_of(metadata(), &inside, false),
-        _ => {}
+    type_of(property(schema, is_root, field)?, &format!("{name}.{field}"), false)
+}
+
+/// The schema of a field by its name in expressions; `None`: there is no such field.
+pub(super) fn property<'a>(schema: &'a Value, is_root: bool, field: &str) -> Option<&'a Value> {
+    if let Some(of) = whole_property(is_whole(schema, is_root), field) {
+        return Some(of);
     }
     let is_plain = schema.get(PLAIN_NAMES).is_some();
     let is_named = |property: &str| match is_plain {
@@ -68,7 +75,17 @@ pub(super) fn field<'a>(schema: &'a Value, is_root: bool, name: &str, field: &st
         false => escaped(property).is_some_and(|known| known == field),
     };
     let mut properties = schema.get("properties")?.as_object()?.iter();
-    properties.find(|(property, _)| is_named(property)).and_then(|(_, of)| type_of(of, &inside, false))
+    properties.find(|(property, _)| is_named(property)).map(|(_, of)| of)
+}
+
+/// The schema of a field that every whole object has; `None`: it is none of those.
+pub(super) fn whole_property(is_whole: bool, name: &str) -> Option<&'static Value> {
+    static TEXT: std::sync::LazyLock<Value> = std::sync::LazyLock::new(|| serde_json::json!({"type": "string"}));
+    match name {
+        "apiVersion" | "kind" if is_whole => Some(&TEXT),
+        "metadata" if is_whole => Some(metadata()),
+        _ => None,
+    }
 }
 
 /// What rules see of the metadata of a whole object.

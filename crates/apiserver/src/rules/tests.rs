@@ -9,26 +9,26 @@ fn schema(rule: &Value) -> Value {
     json!({"type": "object", "properties": {"spec": {
         "type": "object", "x-kubernetes-validations": [rule],
         "properties": {
-            "min": {"type": "integer"}, "max": {"type": "integer"}, "name": {"type": "string"},
-            "my-port": {"type": "integer"}, "namespace": {"type": "string"}, "either": {"x-kubernetes-int-or-string": true},
+            "min": {"type": "integer"}, "max": {"type": "integer"}, "name": {"type": "string", "maxLength": 50},
+            "my-port": {"type": "integer"}, "namespace": {"type": "string", "maxLength": 50}, "either": {"x-kubernetes-int-or-string": true},
             "when": {"type": "string", "format": "date-time"}, "wait": {"type": "string", "format": "duration"},
-            "tags": {"type": "array", "items": {"type": "string"}},
-            "numbers": {"type": "array", "items": {"type": "integer"}},
-            "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+            "tags": {"type": "array", "maxItems": 50, "items": {"type": "string"}},
+            "numbers": {"type": "array", "maxItems": 1000, "items": {"type": "integer"}},
+            "labels": {"type": "object", "maxProperties": 50, "additionalProperties": {"type": "string"}},
         },
     }}})
 }
 
 fn broken(rule: &str, spec: &Value) -> Vec<String> {
     let schema = schema(&json!({"rule": rule}));
-    assert_eq!(faults("s", &schema), []);
+    assert_eq!(faults("s", &schema, false), []);
     let rules = Rules::of(&schema).unwrap();
     let found = rules.broken(&json!({"metadata": {"name": "a"}, "spec": spec}), None);
     found.into_iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect()
 }
 
 fn refused(rule: Value) -> String {
-    faults("s", &schema(&rule)).into_iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect()
+    faults("s", &schema(&rule), false).into_iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect()
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_stored_rule_that_does_not_compile_breaks_every_object() {
 
 #[test]
 fn a_rule_that_costs_too_much_ends() {
-    let numbers: Vec<i64> = (0..2000).collect();
+    let numbers: Vec<i64> = (0..1000).collect();
     let told = broken("self.numbers.all(a, self.numbers.all(b, a + b >= 0))", &json!({"numbers": numbers}));
     assert!(told.first().is_some_and(|told| told.contains("actual cost limit exceeded")), "{told:?}");
 }
@@ -151,7 +151,7 @@ fn transition_rules_need_a_former_value_and_unchanged_faults_stay() {
     assert_eq!(told.iter().map(|cause| cause.message.as_str()).collect::<Vec<_>>(), ["Invalid value: is 1"]);
     let list = json!({"type": "object", "properties": {"l": {"type": "array", "items": {
         "type": "string", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}}}});
-    let told = faults("s", &list);
+    let told = faults("s", &list, false);
     assert!(
         told.iter().any(|cause| cause.message.contains("uncorrelatable portion of the schema within s.properties[l]")),
         "{told:?}"
@@ -341,4 +341,27 @@ fn expressions_construct_what_an_object_is_to_have() {
     }
     let elsewhere = Scope::new(false, false).compile("Object{} == null", Gives::Bool).wrong();
     assert!(elsewhere.is_some_and(|said| said.contains("undeclared reference to 'Object'")));
+}
+
+#[test]
+fn rules_that_cost_too_much_are_refused_unless_they_are_stored() {
+    let costly = json!({"type": "object", "properties": {"names": {"type": "array", "items": {
+        "type": "string", "x-kubernetes-validations": [{"rule": "self.contains(self)"}]}}}});
+    let told = |schema: &Value, is_stored: bool| -> Vec<String> {
+        let said = |cause: kubefold_wire::status::Cause| format!("{} {}", cause.field, cause.message);
+        faults("s", schema, is_stored).into_iter().map(said).collect()
+    };
+    let found = told(&costly, false);
+    let rule = "s.properties[names].items.x-kubernetes-validations[0].rule Forbidden:";
+    assert_eq!(found.len(), 3, "{found:?}");
+    let first =
+        format!("{rule} estimated rule cost exceeds budget by factor of more than 100x (try simplifying the rule");
+    assert!(found[0].starts_with(&first), "{found:?}");
+    assert!(found[1].starts_with(&format!("{rule} contributed to estimated rule cost total exceeding")), "{found:?}");
+    assert!(found[2].starts_with("s Forbidden: x-kubernetes-validations estimated rule cost total"), "{found:?}");
+    // What all cost together counts for stored ones, too.
+    assert_eq!(told(&costly, true), found[1..]);
+    let one = json!({"type": "object", "properties": {"name": {
+        "type": "string", "maxLength": 20_000, "x-kubernetes-validations": [{"rule": "self.contains(self)"}]}}});
+    assert_eq!((told(&one, true).len(), told(&one, false).len()), (0, 1));
 }

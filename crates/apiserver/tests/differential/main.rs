@@ -10,6 +10,7 @@
 
 mod collecting;
 mod conversion;
+mod costs;
 mod custom;
 #[cfg(feature = "etcd")]
 mod etcd;

@@ -16,9 +16,9 @@ const TRIED: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dry
 const GAUGES: &str = "/apis/rules.example.com/v1/namespaces/default/gauges";
 
 /// A rule, and an object that it holds for, and one that it does not.
-type Case = (&'static str, Value, Value);
+pub(super) type Case = (&'static str, Value, Value);
 
-fn properties() -> Value {
+pub(super) fn properties() -> Value {
     json!({
         "min": {"type": "integer"}, "max": {"type": "integer"}, "replicas": {"type": "integer"},
         "ratio": {"type": "number"}, "name": {"type": "string", "maxLength": 20}, "on": {"type": "boolean"},
@@ -208,6 +208,11 @@ fn of_lists() -> Vec<Case> {
     of_numbers.map(|(rule, good, bad)| (rule, json!({"numbers": good}), json!({"numbers": bad}))).to_vec()
 }
 
+/// All rules with what they hold for.
+pub(super) fn cases() -> Vec<Case> {
+    [numbers(), texts(), collections(), library()].concat()
+}
+
 fn definition(cases: &[Case]) -> Value {
     let mut spec = serde_json::Map::new();
     let place = |rule: Value| json!({"type": "object", "properties": properties(), "x-kubernetes-validations": [rule]});
@@ -238,7 +243,7 @@ fn gauge(name: &str, spec: &Value) -> Value {
 }
 
 /// Definitions that are refused, by one rule.
-const REFUSED: &[&str] = &[
+pub(super) const REFUSED: &[&str] = &[
     "self.nope == 1",
     "nope == 1",
     "self.name.nope()",
@@ -286,7 +291,7 @@ const REFUSED: &[&str] = &[
 ];
 
 /// Rules whose types do not fit, and some whose types do.
-const TYPED: &[&str] = &[
+pub(super) const TYPED: &[&str] = &[
     "self.min + self.name == 1",
     "self.min + 1.5 > 2.0",
     "self.min == self.name",
@@ -485,7 +490,7 @@ async fn rules_hold_and_break_as_at_a_kube_apiserver() {
     let member = Member::start("rules", MemberOptions::default()).await;
     let running = Own::new().start().await.unwrap();
     let (real, own) = (Server::Real(Box::new(member.api().await)), Server::Embedded(running.service()));
-    let cases: Vec<Case> = [numbers(), texts(), collections(), library()].concat();
+    let cases = cases();
     assert!(cases.len() >= 100);
     let mut steps = Vec::new();
     for (index, (_, good, bad)) in cases.iter().enumerate() {
