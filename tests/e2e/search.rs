@@ -829,18 +829,14 @@ async fn kubefold_search_finds_what_its_flags_say() {
     };
     let space = world.space;
     let pod = |cluster: &str, name: &str| format!("{cluster}/{space}/pod/{name}");
-    assert_eq!(
-        lines(&["image=nginx:1.19", "--owner", "deployment/web", "--since", "2h", "-o", "name"]).await,
-        [pod("east", "web-1-a"), pod("east", "web-1-b")]
-    );
-    assert_eq!(
-        lines(&["--owner", "deployment/web@west", "-o", "name"]).await,
-        [pod("west", "web-1-a"), pod("west", "web-1-b")]
-    );
-    assert_eq!(
-        lines(&["web", "--order-by", "cluster:desc,name", "--limit", "2", "-o", "name"]).await,
-        [pod("west", "web-1-a"), pod("west", "web-1-b")]
-    );
+    for (args, cluster) in [
+        (&["image=nginx:1.19", "--owner", "deployment/web", "--since", "2h"][..], "east"),
+        (&["--owner", "deployment/web@west"], "west"),
+        (&["web", "--order-by", "cluster:desc,name", "--limit", "2"], "west"),
+    ] {
+        let said = lines(&[args, &["-o", "name"]].concat()).await;
+        assert_eq!(said, [pod(cluster, "web-1-a"), pod(cluster, "web-1-b")], "{args:?}");
+    }
     let table = lines(&["lone", "-m", "west"]).await;
     assert!(table[0].starts_with("NAMESPACE NAME CLUSTER READY STATUS"), "{table:?}");
     assert!(table.len() == 2 && table[1].starts_with(&format!("{space} lone west 0/2 Pending")), "{table:?}");

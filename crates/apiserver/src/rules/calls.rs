@@ -6,7 +6,7 @@
 use cel::common::ast::{Expr, IdedExpr, LiteralValue, operators};
 
 use super::{
-    cost::{Estimate, LIST_COST},
+    estimate::{Estimate, LIST_COST},
     functions::Overload,
     range::Range,
     types::Type,

@@ -6,7 +6,7 @@
 //! - `library`: the functions that Kubernetes adds to those of CEL
 //! - `values`: values of an object as CEL sees them
 //! - `faults`: what is wrong with the rules of a schema
-//! - `cost`, `calls`: what an expression of a schema costs at most; `sizes`, `paths`, `range`: by what sizes
+//! - `cost`, `calls`: what an expression of a schema costs at most; `estimate`, `sizes`, `paths`, `range`: by what sizes
 //! - `budget`: what the rules of a schema may cost together
 //! - `evaluate`: the rules of one version of a definition, and what of an object breaks them
 //! - `conditions`: the expressions of a policy
@@ -22,6 +22,7 @@ mod calls;
 mod check;
 mod conditions;
 mod cost;
+mod estimate;
 mod evaluate;
 mod faults;
 mod functions;

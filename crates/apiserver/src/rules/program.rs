@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use super::{
     check::{Check, Names, located},
-    cost::Estimate,
+    estimate::Estimate,
     library::{self, Kind, Of},
     patches,
     sizes::Sizes,
