@@ -206,7 +206,7 @@ impl World {
         if !dry {
             cluster.objects.remove(&last);
         }
-        (StatusCode::OK, Bytes::from(json!({"kind": "Status", "status": "Success"}).to_string()))
+        (StatusCode::OK, Bytes::from(json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}).to_string()))
     }
 }
 

@@ -254,11 +254,8 @@ fn is_break(c: char) -> bool {
     matches!(c, '\r' | '\n' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// What needs no escape. Go counts U+2028 and U+2029 as well, which end a line in YAML 1.1 and are characters of it in YAML 1.2: a
-/// reader of 1.2 would take the indent after them for a part of the text.
 fn is_printable(c: char) -> bool {
-    matches!(c, '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}')
-        && !matches!(c, '\u{feff}' | '\u{2028}' | '\u{2029}')
+    matches!(c, '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}') && c != '\u{feff}'
 }
 
 /// `yaml_emitter_analyze_scalar`, for block style.

