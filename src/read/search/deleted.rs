@@ -19,7 +19,7 @@ use crate::{
     read::{Reader, answer::json_response, ask_again},
     respond::SearchRefused,
     search::{Condition, Owner, OwnerBy, Paged, Query, Top},
-    store::{Audience, Revision},
+    store::{Audience, Naming, Revision},
     stores::Target,
 };
 use kubefold_wire::{
@@ -98,15 +98,7 @@ impl Reader {
         let base = Query { clusters, deleted: true, ..Query::default() };
         let mut level: Level = of.owner().await.map_err(too_old)?;
         if let OwnerBy::Name { name, resource } = &owner.by {
-            let mut named = base.clone();
-            let own = match naming.split(name) {
-                Some((own, member)) => {
-                    named.clusters.push(Condition::one_of([member.to_string()]));
-                    own
-                }
-                None => name,
-            };
-            named.names = vec![Condition::one_of([own.to_owned()])];
+            let named = named(name, &naming, &base);
             let is_it = |kind: &&KindInTables| resource.as_ref().is_none_or(|wanted| wanted.is_of(&kind.spec.gvr));
             let fits: Vec<KindInTables> = kinds.iter().filter(is_it).cloned().collect();
             level.join(self.ask_mirror(move |mirror| uids(mirror, &named, &fits, None)).await?);
@@ -119,6 +111,14 @@ impl Reader {
         }
         Ok(level.uids)
     }
+}
+
+/// The query for what has a name, its own or that of the fleet view.
+fn named(name: &str, naming: &Naming, base: &Query) -> Query {
+    let (own, member) = naming.split(name).map_or((name, None), |(own, member)| (own, Some(member)));
+    let mut query = Query { names: vec![Condition::one_of([own.to_owned()])], ..base.clone() };
+    query.clusters.extend(member.map(|member| Condition::one_of([member.to_string()])));
+    query
 }
 
 /// Finds one page over all kinds.

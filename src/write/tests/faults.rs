@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// Coprime with the numbers of faults and of kills, so that each of them comes up at each call.
+/// One of so many pairs is judged. Coprime with the numbers of faults and of kills, so that each of them comes up at each call.
 const PAIRS_ONE_OF: usize = 5;
 
 fn fleet() -> Scripted {
@@ -160,8 +160,8 @@ async fn every_single_fault(verb: Verb) {
     }
 }
 
-/// Of the pairs of a verb, which ones are judged: one of so many, beginning with a different one for each verb. `scripts/soak faults`
-/// judges all (`KUBEFOLD_FAULT_PAIRS=1`). What changes an object goes one way, whatever the verb; so a few of each are many of it.
+/// Says of each pair of faults of a verb, in turn, whether it is judged. Verbs that change an object share one way through the writer, so
+/// a share of the pairs of each, which begins elsewhere for each, covers it. `KUBEFOLD_FAULT_PAIRS=1` judges all (`scripts/soak faults`).
 fn share_of_pairs(verb: Verb) -> impl FnMut() -> bool {
     let one_of = match std::env::var("KUBEFOLD_FAULT_PAIRS") {
         Ok(number) => number.parse().expect("KUBEFOLD_FAULT_PAIRS is a number"),

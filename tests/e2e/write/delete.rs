@@ -202,7 +202,6 @@ async fn the_answer_is_of_the_kind_of_a_members(api: &Api, member: &Member) {
         let mut answers = Vec::new();
         for api in [api, &member.api().await] {
             let all = format!("/api/v1/namespaces/deletes/{resource}");
-            // A member has no object of the fleet at this time: the fleet's is gone.
             let mut object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "answer"}});
             object.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
             api.create(&all, &object).await;

@@ -166,10 +166,10 @@ fn schemas(found: &mut Vec<Fault>, version: &Value, old: Option<&Value>, path: &
     if let Some(schema) = version.pointer("/schema/openAPIV3Schema").filter(|schema| !schema.is_null()) {
         let path = format!("{path}.openAPIV3Schema");
         let wrong = schema::faults(&path, schema);
-        // A schema that is wrong says no types to rules.
         let mut stored = old.into_iter().flat_map(|old| list(old, "/spec/versions"));
         let before = stored.find(|stored| text(stored, "/name") == text(version, "/name"));
         let is_stored = before.and_then(|before| before.pointer("/schema/openAPIV3Schema")) == Some(schema);
+        // A schema that is wrong says no types to rules.
         found.extend(if wrong.is_empty() { rules::faults(&path, schema, is_stored) } else { wrong });
     }
 }

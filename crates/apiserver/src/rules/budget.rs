@@ -5,6 +5,8 @@
 use kubefold_wire::{access::text, status::Cause};
 use serde_json::Value;
 
+use super::sizes::limit;
+
 /// What one expression may cost, times how often there may be a value. Source: `StaticEstimatedCostLimit`.
 pub(super) const EXPRESSION_COST_MAX: u64 = 10_000_000;
 /// What all expressions of a schema may cost. Source: `StaticEstimatedCRDCostLimit`.
@@ -48,14 +50,13 @@ impl Budget {
     }
 }
 
-/// How often there may be a value inside a value of this schema; `None`: as often as one likes.
-pub(super) fn elements_max(schema: &Value) -> Option<u64> {
-    let limit = |name: &str| schema.get(name).and_then(Value::as_i64).map(|max| u64::try_from(max).unwrap_or(0));
+/// How often there may be a value inside a value of this schema; `None`: there is no limit.
+pub(super) fn values_max(schema: &Value) -> Option<u64> {
     match text(schema, "/type") {
         "object" if schema.get("additionalProperties").is_some_and(|values| !values.is_null()) => {
-            limit("maxProperties")
+            limit(schema, "maxProperties")
         }
-        "array" => limit("maxItems"),
+        "array" => limit(schema, "maxItems"),
         _ => Some(1),
     }
 }

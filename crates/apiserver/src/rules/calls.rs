@@ -262,24 +262,16 @@ fn within(given: &Arguments<'_>, other: &Argument<'_>) -> Range {
     if is_text { cost.plus(other.read()) } else { cost }
 }
 
-/// The size of a text in which texts of one size are replaced by others.
+/// The size of a text in which texts of one size are replaced by others: shortest where the longest ones give way to the shortest.
 fn replaced(text: Range, before: Range, after: Range) -> Range {
-    let (mut count, mut kept) = (Range::NOTHING, Range::NOTHING);
-    if before.min == 0 {
-        count.max = text.max.saturating_add(1);
-        kept.max = text.max;
-    } else if after.max <= before.min {
-        kept.max = text.max;
-    } else {
-        count.max = text.max.div_ceil(before.min);
+    let end = |text: u64, before: u64, after: u64, stays: bool| match before {
+        // There is one more place between letters than there are letters.
+        0 => text.saturating_add(1).saturating_mul(after).saturating_add(text),
+        _ if stays => text,
+        before => text.div_ceil(before).saturating_mul(after),
+    };
+    Range {
+        min: end(text.min, before.max, after.min, before.max <= after.min),
+        max: end(text.max, before.min, after.max, after.max <= before.min),
     }
-    if before.max == 0 {
-        count.min = text.min.saturating_add(1);
-        kept.min = text.min;
-    } else if before.max <= after.min {
-        kept.min = text.min;
-    } else {
-        count.min = text.min.div_ceil(before.max);
-    }
-    count.times(after).plus(kept)
 }

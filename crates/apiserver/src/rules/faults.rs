@@ -6,7 +6,7 @@ use kubefold_wire::{access::text, golang, status::Cause};
 use serde_json::{Value, json};
 
 use super::{
-    budget::{Budget, EXPRESSION_COST_MAX, elements_max, exceeded},
+    budget::{Budget, EXPRESSION_COST_MAX, exceeded, values_max},
     evaluate::field_path,
     program::{CompileError, Program},
     rules_of, schemas,
@@ -18,7 +18,7 @@ const REASONS: [&str; 4] = ["FieldValueDuplicate", "FieldValueForbidden", "Field
 
 /// What is wrong with the rules of a structural schema, at a path. Of one that is stored so, each expression may cost what it costs.
 pub(crate) fn faults(path: &str, schema: &Value, is_stored: bool) -> Vec<Cause> {
-    let mut found = Found { said: Vec::new(), compiled: Vec::new(), budget: Budget::default(), is_stored };
+    let mut found = Faults { said: Vec::new(), compiled: Vec::new(), budget: Budget::default(), is_stored };
     place(&mut found, schema, &Place { path: path.to_owned(), is_root: true, count: Some(1), uncorrelated: None });
     let mut all = found.said;
     all.append(&mut found.compiled);
@@ -27,7 +27,7 @@ pub(crate) fn faults(path: &str, schema: &Value, is_stored: bool) -> Vec<Cause> 
 }
 
 /// What was found so far.
-struct Found {
+struct Faults {
     /// About the fields of rules, which comes first.
     said: Vec<Cause>,
     /// About their expressions.
@@ -45,12 +45,12 @@ struct Place {
     uncorrelated: Option<String>,
 }
 
-fn place(found: &mut Found, schema: &Value, at: &Place) {
+fn place(found: &mut Faults, schema: &Value, at: &Place) {
     let before = found.said.len();
     let inside = |name: &str, correlates: bool| Place {
         path: format!("{}.{name}", at.path),
         is_root: false,
-        count: at.count.zip(elements_max(schema)).map(|(count, each)| count.saturating_mul(each)),
+        count: at.count.zip(values_max(schema)).map(|(count, each)| count.saturating_mul(each)),
         uncorrelated: at.uncorrelated.clone().or_else(|| (!correlates).then(|| at.path.clone())),
     };
     if let Some(values) = schema.get("additionalProperties").filter(|values| values.is_object()) {
@@ -113,7 +113,7 @@ fn said(found: &mut Vec<Cause>, schema: &Value, rule: &Value, path: &str) {
     }
 }
 
-fn compiled(found: &mut Found, schema: &Value, rule: &Value, path: &str, at: &Place) {
+fn compiled(found: &mut Faults, schema: &Value, rule: &Value, path: &str, at: &Place) {
     let scope = &schemas::type_of_self(schema, at.is_root);
     let sizes = Sizes { schema, is_root: at.is_root };
     let optional = rule.get("optionalOldSelf").and_then(Value::as_bool);
@@ -146,7 +146,7 @@ fn compiled(found: &mut Found, schema: &Value, rule: &Value, path: &str, at: &Pl
 }
 
 /// What is wrong with the expression of a rule's message.
-fn told(found: &mut Found, rule: &Value, path: &str, program: Result<Program, CompileError>) {
+fn told(found: &mut Faults, rule: &Value, path: &str, program: Result<Program, CompileError>) {
     let at = format!("{path}.messageExpression");
     let why = match program {
         // A message is told once: it does not matter how often there may be a value.
@@ -157,7 +157,7 @@ fn told(found: &mut Found, rule: &Value, path: &str, program: Result<Program, Co
     found.compiled.push(Cause::invalid(at, &shown(rule), &why));
 }
 
-fn costs(found: &mut Found, at: &str, of: &str, cost: u64) {
+fn costs(found: &mut Faults, at: &str, of: &str, cost: u64) {
     if cost > EXPRESSION_COST_MAX && !found.is_stored {
         found.compiled.push(Cause::forbidden(at, &exceeded(of, cost, EXPRESSION_COST_MAX)));
     }

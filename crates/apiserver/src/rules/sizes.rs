@@ -53,28 +53,29 @@ fn is_int_or_string(schema: &Value) -> bool {
     schema.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true))
 }
 
-fn number(schema: &Value, name: &str) -> Option<u64> {
+/// A limit that a schema sets, such as `maxItems`.
+pub(super) fn limit(schema: &Value, name: &str) -> Option<u64> {
     schema.get(name).and_then(Value::as_i64).map(|number| u64::try_from(number).unwrap_or(0))
 }
 
 fn elements(schema: &Value) -> u64 {
     // A letter may have four bytes.
-    let letters = || number(schema, "maxLength").map(|max| max.saturating_mul(4));
+    let letters = || limit(schema, "maxLength").map(|max| max.saturating_mul(4));
     if is_int_or_string(schema) {
         return letters().unwrap_or(REQUEST_MAX - 2);
     }
     match (text(schema, "/type"), text(schema, "/format")) {
-        ("array", _) => number(schema, "maxItems").unwrap_or_else(|| {
+        ("array", _) => limit(schema, "maxItems").unwrap_or_else(|| {
             let item = schema.get("items").map_or(0, |items| bytes_min(items, false));
             (REQUEST_MAX - 2) / (item + 1)
         }),
         ("object", _) => match schema.get("additionalProperties").filter(|values| values.is_object()) {
             Some(values) => {
-                number(schema, "maxProperties").unwrap_or_else(|| (REQUEST_MAX - 2) / (bytes_min(values, false) + 6))
+                limit(schema, "maxProperties").unwrap_or_else(|| (REQUEST_MAX - 2) / (bytes_min(values, false) + 6))
             }
             None => 0,
         },
-        ("string", "byte") => number(schema, "maxLength").unwrap_or(REQUEST_MAX - 2),
+        ("string", "byte") => limit(schema, "maxLength").unwrap_or(REQUEST_MAX - 2),
         ("string", "date") => DATE_MAX,
         ("string", "duration" | "date-time") => TIME_MAX,
         ("string", _) => letters().unwrap_or_else(|| match items(schema, "/enum") {
