@@ -336,7 +336,6 @@ impl Router {
             Box::pin(self.stores.definitions_are_served()).await;
             catalog = self.stores.catalog();
         }
-        let known = catalog.get(&gvr);
         let connects = connects(info, parts);
         // Before anything else is looked at: whoever may not ask learns nothing.
         let grants = match () {
@@ -348,6 +347,12 @@ impl Router {
         // Boxed, as what follows is the path of every read.
         let grants: &Grants = &grants;
         let asked = RequestContext { grants, ..asked };
+        if catalog.get(&gvr).is_none() && !catalog.complete() && self.stores.is_stored(&gvr) {
+            // What is in the tables alone is read in a way of its own, so a read waits here for members that have never answered.
+            let _waited = Box::pin(self.stores.ready_for(&gvr, asked.reading(None))).await;
+            catalog = self.stores.catalog();
+        }
+        let known = catalog.get(&gvr);
         match known {
             // Whether it is one of the object's, whoever has the object says.
             Some(_) if connects => {}

@@ -166,7 +166,7 @@ impl FleetCatalogue {
     pub fn set_stored(&self, stored: &[ResourcePattern]) {
         self.stored.store(Arc::new(stored.to_vec()));
         self.members.lock().changes += 1;
-        self.merge_onto(&Catalog::default());
+        self.merge();
     }
 
     /// What one member serves, as a fleet of it alone. The same kinds are in the mirror's tables.
@@ -261,10 +261,7 @@ impl FleetCatalogue {
 
     /// Merges and tells. A merge that a later one has overtaken is dropped.
     fn merge(&self) {
-        self.merge_onto(&self.current());
-    }
-
-    fn merge_onto(&self, earlier: &Catalog) {
+        let earlier = self.current();
         let members = self.members.lock();
         let inputs: Vec<(MemberName, Option<Arc<MemberCatalog>>)> =
             members.entries.iter().map(|entry| (entry.name.clone(), entry.catalog.clone())).collect();

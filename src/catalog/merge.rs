@@ -52,9 +52,10 @@ impl Catalog {
                 holders.entry(&group.name).or_default().push(Holder { member, has: group });
             }
         }
+        let is_stored_alike = self.stored == stored;
         let merged = |name: &str| {
             let holders = holders.get(name)?;
-            let known = self.shared_group(name).filter(|known| is_of(known, holders));
+            let known = self.shared_group(name).filter(|known| is_stored_alike && is_of(known, holders));
             let anew = || Arc::new(read_only(merge_group(name, holders), stored));
             Some(known.map_or_else(anew, Arc::clone))
         };
@@ -66,6 +67,7 @@ impl Catalog {
             groups,
             unknown: members.iter().filter(|(_, has)| has.is_none()).map(|(member, _)| member.clone()).collect(),
             server: servers.min_by_key(|server| server.number).cloned(),
+            stored: stored.to_vec(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::served::{Freshness, Group, ResponseKind, Scope, ServerVersion, Subresource};
-use crate::config::MemberName;
+use crate::config::{MemberName, ResourcePattern};
 use kubefold_wire::resource::{Gvk, Gvr};
 
 /// What the fleet serves, merged over its members. A value: a new one replaces it when a member changes.
@@ -19,6 +19,8 @@ pub struct Catalog {
     /// The lowest version among members, for `/version`.
     pub server: Option<Arc<ServerVersion>>,
     pub(super) by_group: HashMap<Arc<str>, usize>,
+    /// Whose objects are in the mirror's tables alone: while they are the same, so is a group of the same sources.
+    pub(super) stored: Vec<ResourcePattern>,
 }
 
 /// One API group of the fleet.

@@ -18,7 +18,7 @@ impl Catalog {
     pub fn for_search(&self) -> Self {
         let groups = self.groups.iter().filter_map(|group| searched_group(group).map(Arc::new)).collect::<Vec<_>>();
         let by_group = groups.iter().enumerate().map(|(at, group)| (Arc::clone(&group.name), at)).collect();
-        Self { groups, by_group, unknown: self.unknown.clone(), server: self.server.clone() }
+        Self { groups, by_group, unknown: self.unknown.clone(), server: self.server.clone(), ..Self::default() }
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
     testdata::{EAST, FakeMember, WEST, catalog, documents, group, name},
     *,
 };
-use crate::config::MemberName;
+use crate::config::{MemberName, ResourcePattern};
 use kubefold_wire::resource::Gvr;
 
 fn fleet_of(members: &[(&str, &str)]) -> Catalog {
@@ -432,4 +432,17 @@ async fn a_catalog_is_kept_and_stands_until_its_member_has_said_what_it_serves()
     later.restore(&east, kept.clone());
     assert!(*said != kept && Arc::ptr_eq(&said, &later.member(&east).unwrap()));
     assert!(MemberCatalog::parse("{}").is_err());
+}
+
+/// A merge may begin with groups of before it was known which kinds are in the tables.
+#[test]
+fn kinds_in_the_tables_are_read_only_whatever_a_catalog_is_merged_onto() {
+    let inputs = [("east", EAST), ("west", WEST)].map(|(member, text)| (name(member), Some(catalog(&documents(text)))));
+    let deployments = Gvr::new("apps", "v1", "deployments");
+    let stored = [ResourcePattern::of(&deployments)];
+    let is_stored = |catalog: &Catalog| catalog.get(&deployments).is_some_and(|resource| resource.stored);
+    let before = Catalog::merge(&inputs);
+    let after = before.merge_next(&inputs, &[], &stored);
+    assert_eq!([&before, &after, &after.merge_next(&inputs, &[], &[])].map(is_stored), [false, true, false]);
+    assert!(is_stored(&after.merge_next(&inputs[..1], &[], &stored)), "and stays so while members come and go");
 }

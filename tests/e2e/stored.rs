@@ -103,7 +103,7 @@ async fn a_kind_in_tables_alone_is_listed_searched_and_known_over_a_restart() {
     let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
     let (east, west) = (&bed["east"], &bed["west"]);
     join_all([fill(east), fill(west)]).await;
-    let fleet = Kubefold::start(&file(&bed, true)).await;
+    let fleet = started_unheard(&bed).await;
     let api = fleet.api().await;
     is_exact(&api, &[east, west]).await;
     is_read_only(&fleet).await;
@@ -182,6 +182,24 @@ async fn a_kind_beyond_the_bound_on_memory_is_in_tables_from_the_next_start_on()
     west.resume();
     is_exact(&fleet.api().await, &[east, west]).await;
     assert_eq!(metric(&fleet.api().await, "kubefold_mirror_memory_passed_kinds").await, 1.0);
+}
+
+/// Starts it while no member answers. A list that is asked for then waits for them, and is the list.
+async fn started_unheard(bed: &Testbed) -> Kubefold {
+    bed.members().iter().for_each(|member| member.pause());
+    let fleet = Kubefold::launch(&file(bed, true));
+    fleet.alive().await;
+    let api = fleet.api().await;
+    let answered = async {
+        for _ in 0..20 {
+            api.request(Method::GET, "/livez", "").await;
+        }
+        bed.members().iter().for_each(|member| member.resume());
+    };
+    let (list, ()) = tokio::join!(api.request(Method::GET, LEASES, ""), answered);
+    assert_eq!(list.status, StatusCode::OK, "{list}");
+    fleet.ready().await;
+    fleet
 }
 
 async fn is_read_only(fleet: &Kubefold) {

@@ -2,7 +2,6 @@
 
 use http::Method;
 use parking_lot::Mutex;
-use serde_json::json;
 
 use super::*;
 use testbed::{Admission, FleetFile, Held, Informer, Kubefold, MemberOptions, Relay, Testbed, Verdict, Which};
@@ -168,13 +167,16 @@ async fn the_end(stage: &Stage, informer: &Informer) {
     .await;
     let list = stage.fleet.api().await.get(DEPLOYMENTS).await;
     assert_eq!(list["items"].as_array().unwrap().len(), made.len());
-    // Nobody was ever shown what was taken back.
-    let seen: Vec<_> =
-        informer.events().into_iter().filter_map(|event| Some(event["key"].as_str()?.to_owned())).collect();
+    // Nobody was ever shown what was taken back. The informer rests between its attempts, for up to half a minute.
+    let seen = eventually(SETTLED, async || {
+        let events = informer.events().into_iter();
+        let seen: Vec<_> = events.filter_map(|event| Some(event["key"].as_str()?.to_owned())).collect();
+        if seen.iter().any(|key| key == "default/home-late") { Ok(seen) } else { Err(format!("{seen:?}")) }
+    })
+    .await;
     for name in ["dry-run", "other-asked", "other-unheard", "home-asked"] {
         assert!(!seen.contains(&format!("default/{name}")), "{name} was shown: {seen:?}");
     }
-    assert!(seen.contains(&json!("default/home-late").as_str().unwrap().to_owned()), "{seen:?}");
     // Every name is free or taken as it should be, and the next create of each works or is refused.
     let api = stage.fleet.api().await;
     for name in made {
