@@ -143,6 +143,11 @@ impl Errors {
         self.add(at, "FieldValueTooMany", format!("Too many: {are}: must have at most {most} items"));
     }
 
+    /// The server cannot use a value, although nothing is wrong with how it is written.
+    pub fn internal(&mut self, at: &Path, why: &str) {
+        self.add(at, "InternalError", format!("Internal error: {why}"));
+    }
+
     /// A value is none of the known ones.
     pub fn unsupported(&mut self, at: &Path, value: impl Into<Value>, known: &[&str]) {
         self.add(at, "FieldValueNotSupported", unsupported(&Shown(&value.into()).to_string(), known));

@@ -6,7 +6,7 @@
 use kubefold_wire::golang;
 use serde_json::{Map, Value, json};
 
-use crate::schema::{bad_value, is_known_format, prune, structural_part, validate_part};
+use crate::schema::{bad_value, is_known_format, pattern_fault, prune, structural_part, validate_part};
 use kubefold_wire::status::Cause as Fault;
 
 /// What a kube-apiserver's structural schemas do not have.
@@ -220,10 +220,8 @@ fn validations(found: &mut Vec<Fault>, schema: &Value, path: &str) {
         nested(found, child, &format!("{path}.not"));
     }
     let pattern = text(schema, "pattern");
-    if let Err(error) = regex::Regex::new(pattern) {
-        let words = error.to_string();
-        let last = words.lines().last().unwrap_or_default();
-        let why = format!("must be a valid regular expression, but isn't: {}", last.trim_start_matches("error: "));
+    if let Some(why) = pattern_fault(pattern) {
+        let why = format!("must be a valid regular expression, but isn't: {why}");
         found.push(Fault::invalid(format!("{path}.pattern"), &golang::quoted(pattern), &why));
     }
 }

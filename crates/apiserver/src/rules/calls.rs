@@ -130,6 +130,10 @@ impl Estimate<'_, '_> {
             Type::Object(object) => match object.name.as_str() {
                 "kubernetes.NamedFormat" => Some(Range { min: 1, max: FORMAT_MAX }.scaled(LETTER_COST)),
                 "kubernetes.Quantity" | "kubernetes.Semver" => Some(Range::exactly(1)),
+                "kubernetes.URL" => {
+                    let max = if right.size == Range::UNKNOWN { 1 } else { right.size.max };
+                    Some(Range { min: 1, max }.scaled(LETTER_COST))
+                }
                 _ => None,
             },
             _ => None,
@@ -235,6 +239,7 @@ fn of_library(given: &Arguments<'_>) -> Option<Call> {
         ("quantity" | "isQuantity" | "semver" | "isSemver" | "cidr" | "isIP" | "isCIDR" | "ip", None, [text, ..]) => {
             text.read().into()
         }
+        ("url", None, [text]) => Call { cost: text.read(), size: Some(text.size) },
         ("ip.isCanonical", None, [text]) => text.size.scaled(2.0 * LETTER_COST).into(),
         ("containsIP" | "containsCIDR", Some(_), [other]) => within(given, other).into(),
         ("validate", Some(_), [text]) => text.read().scaled(FORMAT_PATTERN_MAX * PATTERN_COST).into(),

@@ -2,8 +2,6 @@
 //!
 //! Source: google/cel-go `checker/checker.go`, `cel/validator.go`, for the words, too.
 
-use std::collections::HashMap;
-
 use cel::{
     Env,
     common::{
@@ -17,12 +15,15 @@ use cel::{
 };
 
 use super::{
-    functions::{Overload, VARS_MAX, overloads, type_named},
+    clauses::{self, Wrong},
+    found::Found,
+    functions::{VARS_MAX, overloads, type_named},
     patches::{ESCAPE_KEY, JSON_PATCH, JSON_PATCH_FIELDS, is_patch_type},
     schemas,
     sizes::Sizes,
     types::{Bindings, Fields, Object, Type},
 };
+use crate::schema::pattern_fault;
 
 /// What an expression may name.
 pub(super) struct Names<'a> {
@@ -34,34 +35,7 @@ pub(super) struct Names<'a> {
     pub(super) sizes: Option<Sizes<'a>>,
 }
 
-/// What a call was found to call.
-#[derive(Clone)]
-pub(super) struct Called {
-    pub(super) name: String,
-    /// All that may take its arguments.
-    pub(super) overloads: Vec<&'static Overload>,
-}
-
-/// What was found out of the parts of an expression, by their identity.
-#[derive(Default)]
-pub(super) struct Found<'a> {
-    types: HashMap<u64, Type<'a>>,
-    calls: HashMap<u64, Called>,
-}
-
-impl<'a> Found<'a> {
-    /// The type of a part; `None`: it was no expression by itself, as the `a` of a name `a.b`.
-    pub(super) fn of(&self, expression: &IdedExpr) -> Option<&Type<'a>> {
-        self.types.get(&expression.id)
-    }
-
-    /// What a call calls.
-    pub(super) fn called(&self, expression: &IdedExpr) -> Option<&Called> {
-        self.calls.get(&expression.id)
-    }
-}
-
-/// What is wrong, and where: units are characters.
+/// What is wrong, and where. Units: bytes.
 struct Fault {
     offset: usize,
     shown: String,
@@ -74,15 +48,16 @@ struct Written<'a> {
     of: Type<'a>,
 }
 
-/// A text that is written down as the time or the duration that it is to be.
-struct Time {
+/// A text that is written down as the time, the duration or the regular expression that it is to be.
+struct ReadText {
     id: u64,
     function: &'static str,
     text: String,
 }
 
-/// Functions that read a text.
-const OF_TIME: [&str; 2] = ["duration", "timestamp"];
+/// Functions that read a text: the first that they take.
+const READING: [&str; 3] = ["duration", "timestamp", MATCHES];
+const MATCHES: &str = "matches";
 
 /// One expression's check.
 pub(super) struct Check<'s, 'a> {
@@ -94,10 +69,13 @@ pub(super) struct Check<'s, 'a> {
     found: Vec<Fault>,
     /// What must be of one type: the items of each list, the keys and the values of each map.
     alike: Vec<Vec<Written<'a>>>,
-    times: Vec<Time>,
+    read: Vec<ReadText>,
     has_patch_types: bool,
-    /// `None`: nobody asks.
-    parts: Option<Found<'a>>,
+    parts: Found<'a>,
+    /// Why an expression that is right in itself cannot be made ready to run.
+    pub(super) unusable: Option<String>,
+    /// Whether somebody asks for the parts.
+    is_estimated: bool,
     /// Whether `oldSelf` is used.
     pub(super) uses_old: bool,
 }
@@ -113,9 +91,11 @@ impl<'s, 'a> Check<'s, 'a> {
             vars: 0,
             found: Vec::new(),
             alike: Vec::new(),
-            times: Vec::new(),
+            read: Vec::new(),
             has_patch_types,
-            parts: sizes.map(|_| Found::default()),
+            parts: Found::default(),
+            unusable: None,
+            is_estimated: sizes.is_some(),
             uses_old: false,
         }
     }
@@ -125,24 +105,18 @@ impl<'s, 'a> Check<'s, 'a> {
         let of = self.expression(expression);
         if self.found.is_empty() {
             self.check_alike();
-            self.check_times();
+            self.check_read();
+            self.parts.settle(|of| self.bindings.last(of));
+            for Wrong { at, why } in clauses::wrong(expression, &self.parts) {
+                self.fault(at, &why);
+            }
         }
         self.bindings.last(&of)
     }
 
-    /// What was found out, where somebody asks for it.
+    /// What was found out of an expression whose types fit, where somebody asks for it.
     pub(super) fn parts(&mut self) -> Option<Found<'a>> {
-        let mut parts = self.parts.take()?;
-        for of in parts.types.values_mut() {
-            *of = self.bindings.last(of);
-        }
-        Some(parts)
-    }
-
-    fn note_call(&mut self, at: u64, name: &str, overload: &'static Overload) {
-        let Some(parts) = &mut self.parts else { return };
-        let called = || Called { name: name.to_owned(), overloads: Vec::new() };
-        parts.calls.entry(at).or_insert_with(called).overloads.push(overload);
+        self.is_estimated.then(|| std::mem::take(&mut self.parts))
     }
 
     /// All that is wrong; `None`: nothing.
@@ -172,9 +146,7 @@ impl<'s, 'a> Check<'s, 'a> {
 
     fn expression(&mut self, expression: &IdedExpr) -> Type<'a> {
         let of = self.type_of(expression);
-        if let Some(parts) = &mut self.parts {
-            parts.types.insert(expression.id, of.clone());
-        }
+        self.parts.note_type(expression, of.clone());
         of
     }
 
@@ -332,12 +304,16 @@ impl<'s, 'a> Check<'s, 'a> {
         }
     }
 
-    /// A time or a duration that is written down is one.
-    fn check_times(&mut self) {
-        for Time { id, function, text } in std::mem::take(&mut self.times) {
-            let args = vec![CowVal::owned(CelString::from(text))];
-            let made = self.env.find_overload(function, &args).map(|make| make(args).is_ok());
-            if made == Some(false) {
+    /// A time, a duration or a regular expression that is written down is one.
+    fn check_read(&mut self) {
+        for ReadText { id, function, text } in std::mem::take(&mut self.read) {
+            let is_read = if function == MATCHES {
+                pattern_fault(&text).is_none()
+            } else {
+                let args = vec![CowVal::owned(CelString::from(text))];
+                self.env.find_overload(function, &args).is_none_or(|make| make(args).is_ok())
+            };
+            if !is_read {
                 self.fault(id, &format!("invalid {function} argument"));
             }
         }
@@ -426,25 +402,40 @@ impl<'s, 'a> Check<'s, 'a> {
         }
         if let (operators::LOGICAL_AND | operators::LOGICAL_OR, [_, _]) = (name, args.as_slice()) {
             if let Some([overload]) = overloads(name) {
-                self.note_call(at, name, overload);
+                self.parts.note_call(at, name, overload);
             }
             return self.logical(&call.args, &args);
         }
+        self.note_read(name, &call.args);
         let Some(target) = &call.target else {
-            self.note_time(name, &call.args);
+            self.note_pattern(name, call);
             return self.resolved(at, name, false, &args);
         };
         if let Some(name) = qualified(target, name).filter(|name| self.has_function(name)) {
             return self.resolved(at, &name, false, &args);
         }
         args.insert(0, self.expression(target));
+        self.note_pattern(name, call);
         self.resolved(at, name, true, &args)
     }
 
-    fn note_time(&mut self, name: &str, args: &[IdedExpr]) {
-        let function = OF_TIME.into_iter().find(|function| *function == name);
-        if let (Some(function), [IdedExpr { id, expr: Expr::Literal(LiteralValue::String(text)) }]) = (function, args) {
-            self.times.push(Time { id: *id, function, text: text.inner().to_owned() });
+    fn note_read(&mut self, name: &str, args: &[IdedExpr]) {
+        let function = READING.into_iter().find(|function| *function == name);
+        if let (Some(function), Some(IdedExpr { id, expr: Expr::Literal(LiteralValue::String(text)) })) =
+            (function, args.first())
+        {
+            self.read.push(ReadText { id: *id, function, text: text.inner().to_owned() });
+        }
+    }
+
+    /// A pattern that is written down is compiled before the expression runs, that of an inner call first.
+    fn note_pattern(&mut self, name: &str, call: &CallExpr) {
+        let pattern = match (name, &call.target, call.args.as_slice()) {
+            (MATCHES | "find" | "findAll", Some(_), [pattern, ..]) | (MATCHES, None, [_, pattern]) => pattern,
+            _ => return,
+        };
+        if let (None, Expr::Literal(LiteralValue::String(pattern))) = (&self.unusable, &pattern.expr) {
+            self.unusable = pattern_fault(pattern.inner());
         }
     }
 
@@ -480,7 +471,7 @@ impl<'s, 'a> Check<'s, 'a> {
             if !self.bindings.fit(args, &takes) {
                 continue;
             }
-            self.note_call(at, name, overload);
+            self.parts.note_call(at, name, overload);
             let result = self.bindings.known(&result);
             gives = Some(match gives {
                 None => result,
@@ -513,17 +504,21 @@ fn qualified(operand: &IdedExpr, field: &str) -> Option<String> {
     }
 }
 
-/// A fault with its place in the source, as cel-go shows it.
+/// A fault with its place in the source, as cel-go shows it. Units: bytes.
+///
+/// Source: google/cel-go `common/error.go` `ToDisplayString`.
 pub(super) fn located(source: &str, offset: usize, why: &str) -> String {
     let mut before = 0;
     for (index, line) in source.split('\n').enumerate() {
-        let length = line.chars().count();
-        if offset <= before + length {
-            let column = offset - before;
-            let dots = ".".repeat(column);
-            return format!("ERROR: <input>:{}:{}: {why}\n | {line}\n | {dots}^", index + 1, column + 1);
+        if offset <= before + line.len() {
+            let (passed, rest) = line.split_at_checked(offset - before).unwrap_or((line, ""));
+            let is_wide = |letter: char| letter.len_utf8() > 1;
+            let dots: String = passed.chars().map(|letter| if is_wide(letter) { '\u{ff0e}' } else { '.' }).collect();
+            let mark = if rest.starts_with(is_wide) { '\u{ff3e}' } else { '^' };
+            let (line, column) = (line.replace('\t', " "), passed.chars().count() + 1);
+            return format!("ERROR: <input>:{}:{column}: {why}\n | {line}\n | {dots}{mark}", index + 1);
         }
-        before += length + 1;
+        before += line.len() + 1;
     }
     format!("ERROR: <input>:1:1: {why}\n | {source}\n | ^")
 }

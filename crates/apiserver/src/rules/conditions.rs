@@ -106,8 +106,8 @@ impl Expression {
     }
 
     /// Why it is none; `None`: it is one.
-    pub(crate) fn wrong(&self) -> Option<String> {
-        self.program.as_ref().err().map(CompileError::to_string)
+    pub(crate) fn wrong(&self) -> Option<&CompileError> {
+        self.program.as_ref().err()
     }
 }
 
@@ -126,9 +126,9 @@ impl Scope {
     }
 
     /// Declares a variable, which later ones may use, and says why it is none.
-    pub(crate) fn declare(&mut self, name: &str, source: &str) -> Option<String> {
+    pub(crate) fn declare(&mut self, name: &str, source: &str) -> Option<CompileError> {
         let (variable, of) = self.read(source, Gives::Anything);
-        let wrong = variable.wrong();
+        let wrong = variable.wrong().cloned();
         if let Some(types) = &mut self.types {
             types.push((name.to_owned(), of));
             self.variables.push(variable);

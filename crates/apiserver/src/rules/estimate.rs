@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use cel::common::ast::{Expr, IdedExpr, LiteralValue};
 
-use super::{check::Found, paths::Path, range::Range, sizes::Sizes, types::Type};
+use super::{found::Found, paths::Path, range::Range, sizes::Sizes, types::Type};
 
 /// Of a list that is made. Source: google/cel-go `common/cost.go`. Units: cel-go's, each about 50 ns.
 pub(super) const LIST_COST: u64 = 10;

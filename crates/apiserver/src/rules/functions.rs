@@ -1,6 +1,6 @@
 //! The functions and operators that expressions may call, by the types of what they take.
 //!
-//! Source: google/cel-go `common/stdlib/standard.go`, `cel/library.go`, `ext/{strings,lists,sets}.go`; kubernetes/apiserver
+//! Source: google/cel-go `common/stdlib/standard.go`, `cel/library.go`, `ext/{strings,lists,sets,comprehensions}.go`; kubernetes/apiserver
 //! `pkg/cel/library/`, `pkg/cel/environment/base.go`.
 
 use std::{collections::HashMap, sync::LazyLock};
@@ -212,6 +212,16 @@ isCIDR(string) -> bool
 .ip(net.CIDR) -> net.IP
 .prefixLength(net.CIDR) -> int
 .masked(net.CIDR) -> net.CIDR
+cel.@mapInsert(map(A, B), A, B) -> map(A, B)
+cel.@mapInsert(map(A, B), map(A, B)) -> map(A, B)
+url(string) -> url
+isURL(string) -> bool
+.getScheme(url) -> string
+.getHost(url) -> string
+.getHostname(url) -> string
+.getPort(url) -> string
+.getEscapedPath(url) -> string
+.getQuery(url) -> map(string, list(string))
 format.named(string) -> optional(format)
 .validate(format, string) -> optional(list(string))
 jsonpatch.escapeKey(string) -> string
@@ -353,6 +363,7 @@ fn named(name: &str) -> Type<'static> {
         "timestamp" => Type::Timestamp,
         "quantity" => library("kubernetes.Quantity"),
         "semver" => library("kubernetes.Semver"),
+        "url" => library("kubernetes.URL"),
         "format" => library("kubernetes.NamedFormat"),
         "net.IP" => Type::Opaque("net.IP"),
         "net.CIDR" => Type::Opaque("net.CIDR"),

@@ -1,8 +1,9 @@
 //! Rules in CEL of the schemas of custom resources, `x-kubernetes-validations`, and expressions of admission policies.
 //!
 //! - `types`, `functions`, `schemas`: types of expressions, of what functions take and give, and of what schemas describe
-//! - `check`: what is wrong with an expression before it ever runs
-//! - `program`: an expression that is ready to run, and its budget
+//! - `check`, `clauses`: what is wrong with an expression before it ever runs; `found`: what they find out of its parts
+//! - `program`: an expression that is ready to run, and its budget; `meter`: what is left of that
+//! - `pairs`: macros with two variables
 //! - `library`: the functions that Kubernetes adds to those of CEL
 //! - `values`: values of an object as CEL sees them
 //! - `faults`: what is wrong with the rules of a schema
@@ -20,13 +21,17 @@
 mod budget;
 mod calls;
 mod check;
+mod clauses;
 mod conditions;
 mod cost;
 mod estimate;
 mod evaluate;
 mod faults;
+mod found;
 mod functions;
 mod library;
+mod meter;
+mod pairs;
 mod patches;
 mod paths;
 mod program;
@@ -43,6 +48,7 @@ pub(crate) use conditions::{
 pub(crate) use evaluate::Rules;
 pub(crate) use faults::faults;
 pub(crate) use library::{Access, Authority, Decided, Wanted};
+pub(crate) use program::CompileError;
 pub(crate) use values::is_reserved;
 
 use serde_json::Value;

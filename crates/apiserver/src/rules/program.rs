@@ -15,7 +15,7 @@ use cel::{
     Context, DeclarationError, Env, ExecutionError, Value as Resolved,
     common::{
         ast::{CallExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, operators},
-        types::{CelBool, CelInt, CelOptional, CelString, DYN_TYPE, Type},
+        types::{CelBool, CelInt, CelOptional, CelString},
         value::{CowVal, Val},
     },
     extensions,
@@ -25,8 +25,9 @@ use serde_json::Value;
 use super::{
     check::{Check, Names, located},
     estimate::Estimate,
-    library::{self, Kind, Of},
-    patches,
+    library::{self, Of},
+    meter::{self, CHARGE, METER, Meter},
+    pairs, patches,
     sizes::Sizes,
     types::Type as Checked,
     values,
@@ -39,11 +40,6 @@ pub(super) const CALL_COST_MAX: u64 = 1_000_000;
 /// Source: kubernetes/apiserver `pkg/cel/library/cost.go`.
 const CHECK_COST: u64 = 350_000;
 
-const METER: &str = "@meter";
-const CHARGE: &str = "@charge";
-
-static METER_TYPE: Type = Type::new_unspecified_type("meter");
-
 static ENVIRONMENT: LazyLock<Result<Arc<Env>, DeclarationError>> = LazyLock::new(|| {
     let mut env = Env::stdlib();
     env.add_extension(extensions::strings)?;
@@ -52,42 +48,10 @@ static ENVIRONMENT: LazyLock<Result<Arc<Env>, DeclarationError>> = LazyLock::new
     env.add_extension(extensions::encoders)?;
     library::add_to(&mut env)?;
     patches::add_to(&mut env)?;
-    env.add_overload(CHARGE, CHARGE, vec![DYN_TYPE, DYN_TYPE], charge)?;
+    pairs::add_to(&mut env)?;
+    meter::add_to(&mut env)?;
     Ok(Arc::new(env))
 });
-
-/// What is left to spend.
-#[derive(Clone, Debug)]
-struct Meter(Arc<AtomicU64>);
-
-impl PartialEq for Meter {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl Kind for Meter {
-    fn of() -> &'static Type {
-        &METER_TYPE
-    }
-}
-
-impl Meter {
-    fn pay(&self, cost: u64) -> bool {
-        self.0
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(cost)))
-            .is_ok_and(|left| left > cost)
-    }
-}
-
-fn charge<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
-    let [meter, cost] = args.as_slice() else { return Err(ExecutionError::missing_argument_or_target()) };
-    let cost = cost.downcast_ref::<CelInt>().map_or(1, |cost| u64::try_from(*cost.inner()).unwrap_or(1));
-    if meter.downcast_ref::<Of<Meter>>().is_some_and(|meter| meter.0.pay(cost)) {
-        return Ok(CowVal::owned(CelBool::from(true)));
-    }
-    Err(ExecutionError::function_error(CHARGE, "actual cost limit exceeded"))
-}
 
 /// Why an expression gave no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -166,6 +130,9 @@ pub(crate) enum CompileError {
     /// It cannot be read, or names what is not there.
     #[error("compilation failed: {0}")]
     Compilation(String),
+    /// It cannot be made ready to run: a pattern in it is no regular expression.
+    #[error("program instantiation failed: {0}")]
+    Instantiation(String),
     /// It gives something else.
     #[error("must evaluate to {gives} but got {got}")]
     OtherType {
@@ -180,7 +147,7 @@ impl CompileError {
     /// What it says of a rule.
     pub(super) fn of_rule(&self) -> String {
         match self {
-            Self::Compilation(_) => self.to_string(),
+            Self::Compilation(_) | Self::Instantiation(_) => self.to_string(),
             Self::OtherType { gives, .. } => format!("cel expression must evaluate to a {gives}"),
         }
     }
@@ -226,7 +193,7 @@ impl Program {
         let program = env.compile(source).map_err(|errors| {
             let offset = |line: isize, column: isize| {
                 let before = source.split_inclusive('\n').take(usize::try_from(line - 1).unwrap_or(0));
-                before.map(|line| line.chars().count()).sum::<usize>() + usize::try_from(column - 1).unwrap_or(0)
+                before.map(str::len).sum::<usize>() + usize::try_from(column - 1).unwrap_or(0)
             };
             let each = errors.errors.iter().map(|error| located(source, offset(error.pos.0, error.pos.1), &error.msg));
             CompileError::Compilation(each.collect::<Vec<_>>().join("\n"))
@@ -236,6 +203,9 @@ impl Program {
         let of = check.whole(program.expression());
         if let Some(wrong) = check.wrong() {
             return Err(CompileError::Compilation(wrong));
+        }
+        if let Some(why) = check.unusable.take() {
+            return Err(CompileError::Instantiation(why));
         }
         let uses_old = check.uses_old;
         let estimated = sizes.zip(check.parts()).map_or(0, |(sizes, parts)| {
@@ -306,6 +276,7 @@ fn failure(error: ExecutionError) -> Failure {
 /// it costs.
 fn metered(expression: &mut IdedExpr) -> u64 {
     patches::rewrite(expression);
+    pairs::rewrite(expression);
     let cost = 1 + parts_metered(expression);
     if matches!(&expression.expr, Expr::Call(call) if call.func_name == "check" && call.target.is_some()) {
         pay_for(expression, CHECK_COST);

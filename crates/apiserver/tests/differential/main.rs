@@ -23,6 +23,7 @@ mod rules;
 mod schema;
 mod sim;
 mod typed;
+mod urls;
 mod wardle;
 mod webhooks;
 mod writes;

@@ -8,7 +8,10 @@ use std::time::Duration;
 use kubefold_apiserver::Server as Own;
 use serde_json::{Value, json};
 
-use super::writes::{Server, step};
+use super::{
+    urls,
+    writes::{Server, step},
+};
 use testbed::{Member, MemberOptions, eventually};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -118,6 +121,64 @@ fn collections() -> Vec<Case> {
             "self.ports.map(p, p.name) == ['a', 'b']",
             json!({"ports": [{"name": "a"}, {"name": "b"}]}),
             json!({"ports": [{"name": "a"}]}),
+        ),
+        ("self.tags.all(i, tag, i < 1 || tag == 'b')", json!({"tags": ["a", "b"]}), json!({"tags": ["a", "c"]})),
+        ("self.tags.exists(i, tag, i == 1 && tag == 'b')", json!({"tags": ["a", "b"]}), json!({"tags": ["b", "a"]})),
+        ("self.labels.all(key, value, key != value)", json!({"labels": {"a": "b"}}), json!({"labels": {"a": "a"}})),
+        ("self.labels.exists(key, value, key == value)", json!({"labels": {"a": "a"}}), json!({"labels": {}})),
+        ("self.tags.existsOne(i, tag, tag == 'a')", json!({"tags": ["a", "b"]}), json!({"tags": ["a", "a"]})),
+        ("self.labels.exists_one(key, value, value == 'a')", json!({"labels": {"b": "a"}}), json!({"labels": {}})),
+        (
+            "self.tags.transformList(i, tag, i > 0 ? tag : 'x') == ['x', 'b']",
+            json!({"tags": ["a", "b"]}),
+            json!({"tags": ["b", "a"]}),
+        ),
+        ("self.tags.transformList(i, tag, i > 0, tag) == ['b']", json!({"tags": ["a", "b"]}), json!({"tags": ["b"]})),
+        (
+            "self.labels.transformList(key, value, key + value) == ['ab']",
+            json!({"labels": {"a": "b"}}),
+            json!({"labels": {}}),
+        ),
+        (
+            "self.labels.transformMap(key, value, value + key) == {'a': 'ba', 'b': 'cb'}",
+            json!({"labels": {"a": "b", "b": "c"}}),
+            json!({"labels": {"a": "b"}}),
+        ),
+        (
+            "self.labels.transformMap(key, value, value != 'x', value) == {'a': 'b'}",
+            json!({"labels": {"a": "b", "b": "x"}}),
+            json!({"labels": {"a": "x"}}),
+        ),
+        ("self.tags.transformMap(i, tag, tag)[1] == 'b'", json!({"tags": ["a", "b"]}), json!({"tags": ["a"]})),
+        (
+            "self.labels.transformMapEntry(key, value, {value: key}) == {'b': 'a'}",
+            json!({"labels": {"a": "b"}}),
+            json!({"labels": {"a": "b", "c": "b"}}),
+        ),
+        (
+            "self.tags.transformMapEntry(i, tag, i > 0, {tag: i}) == {'b': 1}",
+            json!({"tags": ["a", "b"]}),
+            json!({"tags": ["a", "b", "b"]}),
+        ),
+        (
+            "self.tags.all(i, tag, self.numbers.exists(j, n, i == j && n == tag.size()))",
+            json!({"tags": ["a", "bb"], "numbers": [1, 2]}),
+            json!({"tags": ["a", "bb"], "numbers": [1]}),
+        ),
+        (
+            "self.tags.all(i, tag, self.numbers.exists(i, n, i == 1 && n == 2 && tag != 'x'))",
+            json!({"tags": ["a", "b"], "numbers": [1, 2]}),
+            json!({"tags": ["a", "x"], "numbers": [1, 2]}),
+        ),
+        (
+            "self.tags.all(i, tag, self.numbers.map(i, i + 1).all(n, n > i) && ['a', tag].all(i, i < 'x'))",
+            json!({"tags": ["a"], "numbers": [1]}),
+            json!({"tags": ["a", "x"], "numbers": [-3]}),
+        ),
+        (
+            "self.labels.transformMap(k, v, self.numbers.transformMap(i, n, n + i))['a'][1] == 4",
+            json!({"labels": {"a": "b"}, "numbers": [2, 3]}),
+            json!({"labels": {"a": "b"}, "numbers": [2]}),
         ),
         (
             "size(self.tags) == size(self.numbers)",
@@ -288,6 +349,8 @@ pub(super) const REFUSED: &[&str] = &[
     "[1].isSorted() && [1].sum() == 1 && [1].min() == 1 && [1].max() == 1",
     "[1].indexOf(1) == 0 && [1].lastIndexOf(1) == 0",
     "jsonpatch.escapeKey('a') == 'a'",
+    "isURL('/a') && url('/a').getEscapedPath() == '/a'",
+    "url('/a').getQuery().size() == 0 && url('/a') == url('/b')",
 ];
 
 /// Rules whose types do not fit, and some whose types do.
@@ -356,6 +419,30 @@ pub(super) const TYPED: &[&str] = &[
     "{'a': 1, 'b': 'c'}.size() == 2",
     "{'a': 1, 2: 3}.size() == 2",
     "'%s %s'.format(['a', 'b']) == ''",
+    "'%s %s'.format(['a']) == ''",
+    "'%s'.format(['a', 'b']) == '' && '%z'.format([1]) == ''",
+    "'%'.format([1]) == ''",
+    "'%% %s %%'.format([1]) == ''",
+    "'%.2f %.e'.format([1.0, 2.0]) == ''",
+    "'%.2'.format([1.0]) == ''",
+    "'%.99999999999999999999f'.format([1.0]) == ''",
+    "'%ä'.format([1]) == ''",
+    "'%d %f %e %b %x %X %o'.format([1, 1.0, 'NaN', true, 'a', b'a', 1u]) == ''",
+    "'%d'.format(['a']) == '' || '%f'.format([1]) == ''",
+    "'%e'.format([self.when]) == ''",
+    "'%b'.format([self.name]) == ''",
+    "'%x'.format([self.wait]) == '' && '%o'.format([self.tags]) == ''",
+    "'%d'.format([self.either]) == '' && '%d'.format([self.min]) == ''",
+    "'%s'.format([self]) == ''",
+    "'%s %s'.format([self.ports, [self.labels, {'a': null}]]) == ''",
+    "'%s'.format([[1, [quantity('1')]]]) == ''",
+    "'%s'.format([{'a': optional.of(1)}]) == '' && '%s'.format([ip('::1')]) == ''",
+    "'%s %s'.format([int, type(1)]) == ''",
+    "'%z'.format(self.tags) == '' && self.name.format(['a', 'b']) == ''",
+    "self.tags.all(tag, '%d'.format([tag]) == '')",
+    "'ä€' == 1 && '\u{1f600}' + 1 == 2",
+    "self.name\t== 1 && 'ä'.nope()",
+    "'ä' == self.name &&\n  'ö' == self.nope",
     "self.when + self.when > self.when",
     "self.when - self.when > duration('1s')",
     "self.when + self.wait > self.when",
@@ -414,6 +501,43 @@ pub(super) const TYPED: &[&str] = &[
     "self.numbers.first().value() == 'a'",
     "duration(self.name) > 1",
     "timestamp(1) > self.when",
+    "self.tags.all(i, i, true)",
+    "self.tags.all(1, tag, true)",
+    "self.tags.all(i, tag.x, true)",
+    "self.tags.all(__result__, tag, true)",
+    "self.tags.all(i, tag, i == 'a')",
+    "self.labels.all(k, v, k == 1)",
+    "self.tags.exists(i, tag, tag)",
+    "self.tags.existsOne(i, tag, i)",
+    "self.min.all(i, v, true)",
+    "self.name.transformList(i, v, v) == []",
+    "self.tags.transformList(i, tag, i) == ['a']",
+    "self.tags.transformList(i, tag, tag, tag) == []",
+    "self.tags.transformList(i, tag)",
+    "self.tags.transformMap(i, tag, tag) == {'a': 'b'}",
+    "self.tags.transformMap(i, tag, tag).size() == 1 && self.tags.transformMap(i, tag, i > 0, tag)[0].size() == 1",
+    "self.tags.transformMapEntry(i, tag, tag) == {}",
+    "self.tags.transformMapEntry(i, tag, {tag: i}) == {1: 1}",
+    "self.tags.transformMapEntry(i, tag, i > 0, {tag: i})['a'] == 'b'",
+    "[].transformMap(i, v, v) == {}",
+    "transformList(self.tags, i, tag, tag) == []",
+    "url(self.name) == self.name",
+    "url(self.name).getHost() == 1",
+    "url(self.name).getHost('a') == ''",
+    "url(self.name).getQuery()['a'] == 'b'",
+    "url(self.name).getQuery()[1] == ['b']",
+    "url(self.name).host == ''",
+    "url(self.name) < url(self.name)",
+    "string(url(self.name)) == ''",
+    "type(url(self.name)) == string",
+    "isURL(self.min)",
+    "self.name.matches('(')",
+    "self.name.matches('[a-z') && self.nope",
+    "self.name.matches('[a-z') && self.name.matches('a{1001}') && self.when > timestamp('x')",
+    "matches('(', self.name)",
+    "matches(self.name, '(')",
+    "self.name.matches('(' + self.name)",
+    "self.name.find('(') == ''",
     "self.name.split(',')[0] == 1",
     "self.name.replace('a') == ''",
     "self.name.find(1) == ''",
@@ -525,6 +649,7 @@ async fn rules_hold_and_break_as_at_a_kube_apiserver() {
         }
     }
     refusals(&real, &own, &mut wrong).await;
+    urls::compare(&real, &own, &mut wrong).await;
     assert!(wrong.is_empty(), "{wrong}");
     running.end().await;
 }

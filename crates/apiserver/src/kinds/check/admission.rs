@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Errors, Path, metadata, selector};
 use crate::{
     kinds::doc::Doc,
-    rules::{Gives, Scope, is_reserved},
+    rules::{CompileError, Gives, Scope, is_reserved},
 };
 use kubefold_wire::{
     names::{NameRule, dns_subdomain, dns1035_label, path_segment, qualified_name},
@@ -287,7 +287,14 @@ pub(super) fn match_conditions(of: &Value, has_params: bool, at: &Path, errors: 
 /// An expression, and as what it is shown.
 pub(super) fn compiled(scope: &Scope, [source, shown]: [&str; 2], gives: Gives, at: &Path, errors: &mut Errors) {
     if let Some(why) = scope.compile(source, gives).wrong() {
-        errors.invalid(at, shown, &why);
+        uncompiled(why, shown, at, errors);
+    }
+}
+
+fn uncompiled(why: &CompileError, shown: &str, at: &Path, errors: &mut Errors) {
+    match why {
+        CompileError::Instantiation(_) => errors.internal(at, &why.to_string()),
+        _ => errors.invalid(at, shown, &why.to_string()),
     }
 }
 
@@ -301,7 +308,7 @@ fn declare(variable: &Value, scope: &mut Scope, at: &Path, errors: &mut Errors) 
     if expression.trim().is_empty() {
         errors.required(&at.child("expression"), "expression is not specified");
     } else if let Some(why) = scope.declare(name, expression) {
-        errors.invalid(&at.child("expression"), expression, &why);
+        uncompiled(&why, expression, &at.child("expression"), errors);
     }
 }
 

@@ -5,9 +5,11 @@
 mod access;
 mod addresses;
 mod formats;
+mod go_urls;
 mod lists;
 mod quantities;
 mod texts;
+mod urls;
 mod versions;
 
 pub(crate) use access::{
@@ -30,6 +32,7 @@ pub(super) fn add_to(env: &mut Env) -> Result<(), DeclarationError> {
     addresses::add_to(env)?;
     versions::add_to(env)?;
     access::add_to(env)?;
+    urls::add_to(env)?;
     formats::add_to(env)
 }
 

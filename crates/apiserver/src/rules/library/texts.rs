@@ -9,6 +9,7 @@ use cel::{
 };
 
 use super::no;
+use crate::schema::pattern_fault;
 
 pub(super) fn add_to(env: &mut Env) -> Result<(), DeclarationError> {
     add_member_overload!(env, fn find: (CelString<'_>, CelString<'_>) -> Result<CelString<'_>>)?;
@@ -16,7 +17,7 @@ pub(super) fn add_to(env: &mut Env) -> Result<(), DeclarationError> {
 }
 
 fn regex(pattern: &str) -> Result<regex::Regex, ExecutionError> {
-    regex::Regex::new(pattern).map_err(|error| no("find", error))
+    regex::Regex::new(pattern).map_err(|error| no("find", pattern_fault(pattern).unwrap_or_else(|| error.to_string())))
 }
 
 fn find(text: &CelString<'_>, pattern: &CelString<'_>) -> Result<CelString<'static>, ExecutionError> {
