@@ -6,6 +6,7 @@
 //!
 //! The members of `kubefold demo` are such servers, too. It speaks for itself alone: nothing in it knows of fleets.
 //!
+//! - `patterns`: regular expressions as Go reads them
 //! - `schema`: the types of an object's fields; decoding, defaults, pruning, validation, OpenAPI documents
 //! - `rules`: rules in CEL of custom resources, and expressions of admission policies
 //! - `patch`: JSON, merge, strategic and apply patches; managed fields
@@ -41,6 +42,7 @@ pub mod endpoint;
 pub mod faults;
 pub mod kinds;
 pub mod patch;
+mod patterns;
 pub mod rbac;
 pub mod registry;
 mod rules;

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{Process, binary};
+use super::{Process, binary, eventually};
 
 /// A kubectl that hangs is a finding, not a reason to wait for ever.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -99,6 +99,16 @@ impl Kubectl {
         };
         assert!(ended.is_ok(), "it has not ended in {TIMEOUT:?}: {output}");
         output
+    }
+
+    /// Waits until a definition is established. `kubectl wait` fails while its conditions are null, as they are at first.
+    pub async fn established(&self, definition: &str) {
+        let status = "jsonpath={.status.conditions[?(@.type==\"Established\")].status}";
+        eventually(TIMEOUT, async || {
+            let said = self.run(&["get", "crd", definition, "-o", status]).await;
+            if said.stdout == "True" { Ok(()) } else { Err(said) }
+        })
+        .await;
     }
 
     /// One that a test starts, feeds and reads itself: all of its streams are pipes.

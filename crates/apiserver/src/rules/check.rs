@@ -23,7 +23,7 @@ use super::{
     sizes::Sizes,
     types::{Bindings, Fields, Object, Type},
 };
-use crate::schema::pattern_fault;
+use crate::patterns::Pattern;
 
 /// What an expression may name.
 pub(super) struct Names<'a> {
@@ -308,7 +308,7 @@ impl<'s, 'a> Check<'s, 'a> {
     fn check_read(&mut self) {
         for ReadText { id, function, text } in std::mem::take(&mut self.read) {
             let is_read = if function == MATCHES {
-                pattern_fault(&text).is_none()
+                Pattern::kept(&text).is_ok()
             } else {
                 let args = vec![CowVal::owned(CelString::from(text))];
                 self.env.find_overload(function, &args).is_none_or(|make| make(args).is_ok())
@@ -430,12 +430,13 @@ impl<'s, 'a> Check<'s, 'a> {
 
     /// A pattern that is written down is compiled before the expression runs, that of an inner call first.
     fn note_pattern(&mut self, name: &str, call: &CallExpr) {
-        let pattern = match (name, &call.target, call.args.as_slice()) {
-            (MATCHES | "find" | "findAll", Some(_), [pattern, ..]) | (MATCHES, None, [_, pattern]) => pattern,
-            _ => return,
+        let ((MATCHES | "find" | "findAll", Some(_), [pattern, ..]) | (MATCHES, None, [_, pattern])) =
+            (name, &call.target, call.args.as_slice())
+        else {
+            return;
         };
         if let (None, Expr::Literal(LiteralValue::String(pattern))) = (&self.unusable, &pattern.expr) {
-            self.unusable = pattern_fault(pattern.inner());
+            self.unusable = Pattern::kept(pattern.inner()).err().map(|why| why.to_string());
         }
     }
 

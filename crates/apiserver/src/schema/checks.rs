@@ -1,6 +1,6 @@
 //! What must hold of a custom resource's values, beyond their shape.
 
-use regex::Regex;
+use crate::patterns::Pattern;
 use serde_json::Value;
 
 /// What must hold of a value. Nodes are those of the same [`Types`](super::Types).
@@ -25,7 +25,7 @@ pub struct Checks {
     /// Units: characters.
     pub length_min: Option<i64>,
     /// What a text matches somewhere.
-    pub pattern: Option<Regex>,
+    pub pattern: Option<Pattern>,
     /// Items of a list.
     pub items_max: Option<i64>,
     /// Items of a list.

@@ -4,9 +4,9 @@
 
 use std::collections::HashMap;
 
-use regex::Regex;
 use serde_json::Value;
 
+use crate::patterns::Pattern;
 use crate::schema::{Checks, Field, Merge, Node, Omit, Shape, Topology, Types, builtin, formats::is_known_format};
 
 const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
@@ -127,7 +127,7 @@ impl Builder {
             multiple_of: number("multipleOf"),
             length_max: whole("maxLength"),
             length_min: whole("minLength"),
-            pattern: text("pattern").and_then(|pattern| Regex::new(pattern).ok()),
+            pattern: text("pattern").and_then(|pattern| Pattern::new(pattern).ok()),
             items_max: whole("maxItems"),
             items_min: whole("minItems"),
             unique_items: truth("uniqueItems"),

@@ -174,7 +174,7 @@ fn strings(checks: &Checks, text: &str, path: &str, found: &mut Found) {
         found.add(cause("FieldValueTooLong", message, path));
     } else if let Some(least) = checks.length_min.filter(|least| length < *least) {
         found.add(invalid(path, &golang::quoted(text), &format!("should be at least {least} chars long")));
-    } else if let Some(pattern) = checks.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
+    } else if let Some(pattern) = checks.pattern.as_ref().filter(|pattern| !pattern.regex().is_match(text)) {
         found.add(invalid(path, &golang::quoted(text), &format!("should match '{pattern}'")));
     }
     if let Some(format) = checks.format.as_ref().filter(|format| !has_format(format, text)) {

@@ -17,6 +17,7 @@ mod etcd;
 mod kinds;
 mod openapi;
 mod patch;
+mod patterns;
 mod policies;
 mod rbac;
 mod rules;

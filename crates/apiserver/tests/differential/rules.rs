@@ -3,18 +3,15 @@
 //!
 //! Source: <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules>.
 
-use std::time::Duration;
-
 use kubefold_apiserver::Server as Own;
 use serde_json::{Value, json};
 
 use super::{
-    urls,
+    patterns, urls,
     writes::{Server, step},
 };
-use testbed::{Member, MemberOptions, eventually};
+use testbed::{Member, MemberOptions};
 
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const TRIED: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All";
 const GAUGES: &str = "/apis/rules.example.com/v1/namespaces/default/gauges";
 
@@ -632,13 +629,7 @@ async fn rules_hold_and_break_as_at_a_kube_apiserver() {
     steps.push(step("PATCH", KEPT, json!({"spec": {"late": 3, "once": null}})));
     steps.push(step("POST", GAUGES, gauge("bad", &json!({"r0": {"min": "x"}}))));
     for server in [&real, &own] {
-        let made = server.raw(&step("POST", DEFINITIONS, definition(&cases))).await;
-        assert_eq!(made.0, 201, "{}", made.1);
-        eventually(Duration::from_secs(60), async || match server.send("GET", GAUGES, String::new()).await {
-            (200, _) => Ok(()),
-            (code, _) => Err(code),
-        })
-        .await;
+        server.define(&definition(&cases), GAUGES).await;
     }
     let mut wrong = String::new();
     for step in &steps {
@@ -650,6 +641,7 @@ async fn rules_hold_and_break_as_at_a_kube_apiserver() {
     }
     refusals(&real, &own, &mut wrong).await;
     urls::compare(&real, &own, &mut wrong).await;
+    patterns::compare(&real, &own, &mut wrong).await;
     assert!(wrong.is_empty(), "{wrong}");
     running.end().await;
 }

@@ -1,13 +1,9 @@
 //! What rules find out of URLs, at a kube-apiserver and at the embedded server.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use super::writes::{Server, step};
-use testbed::eventually;
 
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const LINKS: &str = "/apis/urls.example.com/v1/namespaces/default/links";
 
 /// What Go's own tests have of URLs, and more of their kind.
@@ -140,13 +136,7 @@ fn definition() -> Value {
 /// Compares what both servers say of each URL.
 pub(super) async fn compare(real: &Server, own: &Server, wrong: &mut String) {
     for server in [real, own] {
-        let made = server.raw(&step("POST", DEFINITIONS, definition())).await;
-        assert_eq!(made.0, 201, "{}", made.1);
-        eventually(Duration::from_secs(60), async || match server.send("GET", LINKS, String::new()).await {
-            (200, _) => Ok(()),
-            (code, _) => Err(code),
-        })
-        .await;
+        server.define(&definition(), LINKS).await;
     }
     for url in URLS {
         let link =

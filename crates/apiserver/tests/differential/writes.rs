@@ -1,7 +1,7 @@
 //! The embedded API server and a kube-apiserver, asked the same: creates, updates, deletes with all that can be said of
 //! them, and what stands below objects. Codes and bodies agree, but for what no two servers can have alike.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use http::{Method, Request, header};
 use http_body_util::BodyExt;
@@ -14,7 +14,7 @@ use kubefold_apiserver::{
 use kubefold_wire::body::full;
 use serde_json::{Map, Value, json};
 
-use testbed::{Api, Member, MemberOptions};
+use testbed::{Api, Member, MemberOptions, eventually};
 
 /// One request. `{uid}` and `{rv}` in a body are those of the object at the path; where it is not there, nothing.
 pub(super) struct Step {
@@ -27,6 +27,8 @@ pub(super) fn step(method: &'static str, path: &'static str, body: Value) -> Ste
     Step { method, path, body }
 }
 
+/// Within this time a defined kind is served.
+const SERVED: Duration = Duration::from_secs(60);
 const MAPS: &str = "/api/v1/namespaces/shop/configmaps";
 const PODS: &str = "/api/v1/namespaces/shop/pods";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/shop/deployments";
@@ -248,6 +250,18 @@ impl Server {
     pub(super) async fn answer(&self, step: &Step) -> (u16, Value) {
         let (code, body) = self.raw(step).await;
         (code, masked(&body))
+    }
+
+    /// Makes a definition, and waits until its kind is served at the path.
+    pub(super) async fn define(&self, definition: &Value, path: &str) {
+        let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        let made = self.raw(&step("POST", definitions, definition.clone())).await;
+        assert_eq!(made.0, 201, "{}", made.1);
+        eventually(SERVED, async || match self.send("GET", path, String::new()).await {
+            (200, _) => Ok(()),
+            (code, _) => Err(code),
+        })
+        .await;
     }
 
     /// The code and the whole body.
