@@ -57,7 +57,7 @@ use crate::{
     member::{self, Member, authority::keep_authorities, registry::Registry, renewal::keep_tokens},
     mirror::{self, Mirror},
     observe::Metrics,
-    own::OwnObjects,
+    own::{Members, OwnObjects},
     read::Reader,
     route::Router,
     serve::{Auditing, Handler, Health, Published, Served, StateDir, expiry::Expiries},
@@ -237,9 +237,9 @@ impl App {
         let router = Arc::new(Router::new(Arc::clone(&access), reader, writer, counted, own.rooms.clone()));
         let published = Arc::new(Mutex::new(published));
         let applied = own.applied(access, accounts, &published, &state);
+        let (of_members, written) = (Arc::clone(&registry), Arc::clone(&own.rooms.members));
         own.follow(&router, &stores, &tasks, &draining);
-        let of_members = Arc::clone(&registry);
-        let readiness = move || checks(&of_members).into_iter().chain(records.check()).collect();
+        let readiness = move || checks(&of_members, &written).into_iter().chain(records.check()).collect();
         let health = Health::new(Arc::new(readiness), draining.clone()).counting(metrics.slis());
         let (handler, logins) = (Arc::new(Routed(router)), Arc::clone(&authentication));
         let answers = Answers { handler, health, metrics, served, authentication: logins, auditing: auditing.clone() };
@@ -367,15 +367,19 @@ async fn follow(mut reloads: Reloads, applied: Arc<Applied>) {
 /// Checks of kubefold's own: what a member says of those is about the member.
 const OWN_CHECKS: [&str; 4] = ["ping", "informer-sync", "shutdown", "state"];
 
-/// kubefold is ready when every member has been tried, with whatever result. A kube-apiserver's check of this name is the same:
-/// what it serves from memory was filled once. The checks that members pass and the state of each member are told beside it, and
-/// never make kubefold unready.
-fn checks(registry: &Registry) -> Vec<Check> {
+/// kubefold is ready when every member has been tried, with whatever result, and is an object that can be listed. A
+/// kube-apiserver's check of this name is the same: what it serves from memory was filled once. The checks that members pass and
+/// the state of each member are told beside it, and never make kubefold unready.
+fn checks(registry: &Registry, objects: &Members) -> Vec<Check> {
     let members = registry.members();
     let untried: Vec<&str> =
         members.iter().filter(|member| !member.tried()).map(|member| member.name().as_str()).collect();
-    let note = if untried.is_empty() { String::new() } else { format!("not tried yet: {}", untried.join(", ")) };
-    let mut checks = vec![Check::of("informer-sync", untried.is_empty(), note)];
+    let note = match untried.as_slice() {
+        [] if !objects.are_written() => "the members are not written down as objects yet".to_owned(),
+        [] => String::new(),
+        untried => format!("not tried yet: {}", untried.join(", ")),
+    };
+    let mut checks = vec![Check::of("informer-sync", note.is_empty(), note)];
     for member in members.iter().filter(|member| member.health() == upstream::Health::Ready) {
         for name in member.passed_checks().iter() {
             if !OWN_CHECKS.contains(&&**name) && checks.iter().all(|check| check.name != **name) {
@@ -463,6 +467,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::{config::Config, stores::tests::stores_of};
 
     #[tokio::test]
     async fn a_reload_reaches_the_kubeconfig_and_a_drain_ends_everything() {
@@ -482,6 +487,13 @@ mod tests {
         app.drain().await;
         drop(app);
         App::start(options).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn kubefold_is_unready_before_its_members_are_objects() {
+        let stores = stores_of(Vec::new());
+        let told = checks(stores.registry(), &Members::new(Arc::clone(&stores), &Config::of(Vec::new())));
+        assert_eq!(told, [Check::of("informer-sync", false, "the members are not written down as objects yet".into())]);
     }
 
     #[tokio::test]

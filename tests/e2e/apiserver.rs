@@ -41,7 +41,7 @@ async fn waits_for(process: &Process, text: &str) {
 pub(crate) async fn objects_outlive_the_process(mut server: ApiServer) {
     let kubectl = server.as_admin();
     kubectl.run_with_input(&["create", "-f", "-"], &crd("Widget").to_string()).await.ok();
-    kubectl.run(&["wait", "--for=condition=Established", "crd/widgets.e2e.kubefold.io"]).await.ok();
+    kubectl.established("widgets.e2e.kubefold.io").await;
     kubectl.run_with_input(&["create", "-f", "-"], &widget("first", 1).to_string()).await.ok();
     server.apply(&widget("second", 2).to_string()).await;
     let api = server.api().await;

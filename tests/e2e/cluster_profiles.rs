@@ -72,7 +72,7 @@ async fn clusters_of_an_inventory_are_members() {
     says(&fleet, &["describe", "member", "hub"], "it has no ClusterProfiles; apply the definition").await;
     hub.kubectl(&["create", "namespace", "fleet"]).await.ok();
     given(hub, "create", &definition()).await.ok();
-    hub.kubectl(&["wait", "--for=condition=Established", "crd/clusterprofiles.multicluster.x-k8s.io"]).await.ok();
+    hub.as_admin().established("clusterprofiles.multicluster.x-k8s.io").await;
     joins_with_its_secret(&fleet, [hub, west]).await;
     refuses_what_it_cannot_use(&fleet, [hub, west]).await;
     takes_another_token(&fleet, [hub, west]).await;

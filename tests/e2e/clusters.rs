@@ -139,7 +139,7 @@ async fn a_member_that_another_test_had_is_as_after_its_start() {
     member.kubectl(&["label", "node", "node-0", "left=behind"]).await.ok();
     member.kubectl(&["delete", "clusterrole", "edit"]).await.ok();
     member.apply(LEFT).await;
-    member.kubectl(&["wait", "--for=condition=Established", "crd/things.left.kubefold.io", "--timeout=60s"]).await.ok();
+    member.as_admin().established("things.left.kubefold.io").await;
     let thing = json!({"apiVersion": "left.kubefold.io/v1", "kind": "Thing", "metadata": {"name": "one"}});
     member.api().await.create("/apis/left.kubefold.io/v1/namespaces/left/things", &thing).await;
     let described = async || match member.api().await.get("/openapi/v3").await.to_string() {

@@ -33,7 +33,7 @@ fn definition(scope: &str, version: &str, color: Option<&str>) -> String {
 
 async fn define(member: &Member, scope: &str, version: &str, color: Option<&str>) {
     member.apply(&definition(scope, version, color)).await;
-    member.kubectl(&["wait", "--for=condition=Established", "crd/gadgets.fault.kubefold.io"]).await.ok();
+    member.as_admin().established("gadgets.fault.kubefold.io").await;
 }
 
 async fn make(member: &Member, name: &str) {

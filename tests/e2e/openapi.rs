@@ -218,7 +218,7 @@ async fn an_established_kind_is_told_at_once(fleet: &Kubefold) {
     for kind in ["First", "Second", "Third"] {
         api.create(CRDS, &crd(kind, "weight")).await;
         let name = format!("{}s.e2e.kubefold.io", kind.to_lowercase());
-        fleet.kubectl(&["wait", "--for=condition=Established", &format!("crd/{name}")]).await.ok();
+        fleet.as_admin().established(&name).await;
         let told = get(&api, "/openapi/v2", &[("accept", "application/json")]).await;
         let wanted = format!("io.kubefold.e2e.v1.{kind}");
         assert!(String::from_utf8_lossy(&told.body).contains(&wanted), "{kind} is not in v2");

@@ -36,7 +36,7 @@ async fn an_old_version_ends(kubectl: Kubectl, api: Api, kubeconfig: &Path, coun
         })
     };
     kubectl.run_with_input(&["apply", "-f", "-"], &relics("v1", &["v1"])).await.ok();
-    kubectl.run(&["wait", "--for=condition=Established", "crd/relics.e2e.kubefold.io"]).await.ok();
+    kubectl.established("relics.e2e.kubefold.io").await;
     let old: Vec<Value> = (0..count).map(|name| relic("v1", name)).collect();
     create_all(&api, &path("v1"), &old).await;
     kubectl.run_with_input(&["apply", "-f", "-"], &relics("v2", &["v1", "v2"])).await.ok();
@@ -120,7 +120,7 @@ async fn a_rewrite_says_what_it_could_not_write() {
     let server = ApiServer::start(&["--token-auth-file", tokens.to_str().unwrap()]).await;
     let admin = server.as_admin();
     admin.run_with_input(&["create", "-f", "-"], &relics("v1", &["v1"])).await.ok();
-    admin.run(&["wait", "--for=condition=Established", "crd/relics.e2e.kubefold.io"]).await.ok();
+    admin.established("relics.e2e.kubefold.io").await;
     let relic = json!({"apiVersion": "e2e.kubefold.io/v1", "kind": "Relic", "metadata": {"name": "r"}});
     server.apply(&relic.to_string()).await;
     server.apply(&relics("v2", &["v1", "v2"])).await;

@@ -11,7 +11,7 @@ use testbed::{Api, FleetFile, Informer, Kubefold, MemberOptions, Testbed, Watch,
 
 use crate::informer::replay;
 
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(120);
 const ALL: &str = "/apis/kubefold.io/v1alpha1/namespaces/default/shadowresources";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 /// Names of ShadowResources.

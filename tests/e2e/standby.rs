@@ -15,6 +15,8 @@ use testbed::{
 use crate::streams::Cluster;
 
 const SOON: Duration = Duration::from_secs(60);
+/// What could not be finished is tried again after 10, 30 and 70 s.
+const SETTLED: Duration = Duration::from_secs(180);
 const DOCS: &str = include_str!("../../docs/metrics.md");
 const DEFAULT: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -132,7 +134,7 @@ async fn value(member: &Member, name: &str) -> String {
 /// Both members have what one writer would have left, and the fleet view shows what they have.
 async fn agree(fleet: &Kubefold, members: [&Member; 2], name: &str, allowed: &[&str]) {
     let api = fleet.api().await;
-    eventually(SOON, async || {
+    eventually(SETTLED, async || {
         let unfinished = api.get("/kubefold/v1/status").await["unfinished"].take();
         if unfinished.as_array().is_none_or(|all| !all.is_empty()) {
             return Err(unfinished.to_string());

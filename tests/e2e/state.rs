@@ -66,7 +66,8 @@ async fn state_in_postgresql_outlives_processes_and_outages() {
     let fleet = Kubefold::start_with(&file, &flags).await;
     let api = fleet.api().await;
     eventually(SOON, async || exact(&api, &[east, west]).await).await;
-    assert_eq!(make(&api, "shared").await.0, StatusCode::CREATED);
+    let (status, told) = make(&api, "shared").await;
+    assert_eq!(status, StatusCode::CREATED, "{told}");
     let secret = ["create", "secret", "generic", "kept", "-n", "kubefold-system", "--from-literal=k=hunter2"];
     fleet.kubectl(&secret).await.ok();
     let known = names(&api).await.unwrap();

@@ -1,6 +1,10 @@
 //! How members are, written down in their objects once a second, and what happens to them.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -62,13 +66,14 @@ impl Members {
         let Some(kind) = own.registry().kind(GROUP, KIND) else { return };
         let Some(recorder) = Recorder::new(own.system().registry().clone()) else { return };
         let (counted, there, counts) = (BTreeMap::new(), BTreeMap::new(), Arc::new(Counts::default()));
-        let (stores, counting) = (Arc::clone(&self.stores), Arc::clone(&counts));
+        let (stores, counting, members) = (Arc::clone(&self.stores), Arc::clone(&counts), Arc::clone(&self));
         let mut following = Following { members: self, own, kind, recorder, counted, counts, there };
         let looking = async {
             loop {
                 if let Err(status) = following.look().await {
                     tracing::warn!(error = status.message, "members are not written down as objects");
                 }
+                members.are_written.store(true, Ordering::Release);
                 sleep(LOOK_EVERY).await;
             }
         };

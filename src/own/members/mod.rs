@@ -19,7 +19,10 @@ mod told;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, OnceLock, Weak},
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use parking_lot::Mutex;
@@ -121,6 +124,8 @@ pub struct Members {
     enlist: OnceLock<Weak<dyn Enlist>>,
     /// The inventory whose clusters are members.
     inventory: watch::Sender<Option<ClusterProfiles>>,
+    /// Whether it was tried once to write them down as objects.
+    are_written: AtomicBool,
 }
 
 /// A member that Events are about.
@@ -162,7 +167,13 @@ impl Members {
             turn: tokio::sync::Mutex::default(),
             enlist: OnceLock::new(),
             inventory: watch::Sender::new(file.cluster_profiles.clone()),
+            are_written: AtomicBool::new(false),
         })
+    }
+
+    /// Whether the objects can be listed: before that, some are not there yet.
+    pub fn are_written(&self) -> bool {
+        self.are_written.load(Ordering::Acquire)
     }
 
     /// Says who puts members in force, from here on. The first one counts.

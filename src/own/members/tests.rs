@@ -42,6 +42,28 @@ async fn served(members: &Arc<Members>) -> OwnObjects {
     OwnObjects::start(storage, members.kind().unwrap(), key).await.unwrap()
 }
 
+/// It is said only when it is so: kubefold is ready by it.
+#[tokio::test]
+async fn members_are_objects_when_it_is_said() {
+    let fake = Fake::http2(handler(|_| async { Ok(Response::new(full("{}"))) })).await;
+    let config = fake.config("hub");
+    let members = Members::new(stores_of(vec![config.clone()]), &Config::of(vec![config]));
+    let own = Arc::new(served(&members).await);
+    assert!(!members.are_written());
+    let written = async {
+        while !members.are_written() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        () = Arc::clone(&members).follow(Arc::clone(&own)) => panic!("it follows until it is dropped"),
+        () = written => {}
+    }
+    let names: Vec<String> =
+        objects(own.registry(), "").await.unwrap().into_iter().map(|object| object.metadata.name).collect();
+    assert_eq!(names, ["hub"]);
+}
+
 const PROFILES: &str = "/apis/multicluster.x-k8s.io/v1alpha1/namespaces/fleet/clusterprofiles";
 const SECRETS: &str = "/api/v1/namespaces/fleet/secrets";
 

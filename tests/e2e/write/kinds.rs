@@ -226,7 +226,7 @@ async fn of_a_new_kind(fleet: &Kubefold, all: &[&Member; 3]) {
         }
     });
     fleet.apply(&definition.to_string()).await;
-    fleet.kubectl(&["wait", "--for=condition=Established", "crd/things.example.com", "--timeout=30s"]).await.ok();
+    fleet.as_admin().established("things.example.com").await;
     fleet.kubectl(&["get", "things"]).await.ok();
     fleet.kubectl(&["explain", "things"]).await.ok();
     assert_eq!(holders(all, "crd/things.example.com").await.len(), 3);

@@ -144,8 +144,7 @@ spec:
 /// What is whole in one member, what has endpoints, a kind of the users' own, and a namespace.
 async fn more_kinds(fleet: &Kubefold) {
     fleet.apply(THINGS).await;
-    let wait = ["wait", "--for=condition=Established", "crd/things.shop.example.com", "--timeout=30s"];
-    fleet.kubectl(&wait).await.ok();
+    fleet.as_admin().established("things.shop.example.com").await;
     fleet.kubectl(&["create", "namespace", "shop"]).await.ok();
     fleet.kubectl(&["create", "configmap", "settings", "-n", "shop"]).await.ok();
     fleet.kubectl(&["expose", "deployment", "web", "--port=80"]).await.ok();

@@ -222,7 +222,7 @@ const GADGETS: &str = "/apis/e2e.kubefold.io/v1/namespaces/default/gadgets";
 
 async fn scaled(bed: &Testbed, fleet: &Kubefold, api: &Api) {
     api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &gadgets()).await;
-    fleet.kubectl(&["wait", "crd/gadgets.e2e.kubefold.io", "--for=condition=Established", "--timeout=60s"]).await.ok();
+    fleet.as_admin().established("gadgets.e2e.kubefold.io").await;
     let gadget = json!({"apiVersion": "e2e.kubefold.io/v1", "kind": "Gadget", "metadata": {"name": "g"}, "spec": {"replicas": 3}});
     eventually(SOON, async || {
         let made = api.request(Method::POST, GADGETS, gadget.to_string()).await;

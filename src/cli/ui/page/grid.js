@@ -91,9 +91,8 @@ export function Grid({ source, label, open, isWide = false }) {
   return html`<div class="grid" role="grid" tabindex="0" ref=${box} data-focus aria-label=${label} aria-rowcount=${total + 1}
     aria-colcount=${columns.length} aria-activedescendant=${total ? `row-${chosen}` : undefined} onKeyDown=${pressed}
     onScroll=${() => setView({ top: box.current.scrollTop, height: box.current.clientHeight })}>
-    <div class="grid-head" role="rowgroup"><div class="grid-row" role="row" aria-rowindex="1" style=${{ gridTemplateColumns: template }}>
-      ${columns.map(({ name }) => html`<div role="columnheader" key=${name}>${name}</div>`)}
-    </div></div>
+    <div class="grid-head" role="rowgroup">${columns.length > 0 && html`<div class="grid-row" role="row" aria-rowindex="1"
+      style=${{ gridTemplateColumns: template }}>${columns.map(({ name }) => html`<div role="columnheader" key=${name}>${name}</div>`)}</div>`}</div>
     <div class="grid-body" role="rowgroup" style=${{ height: `${total * ROW}px` }}>${shown}</div>
   </div>`;
 }
