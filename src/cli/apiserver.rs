@@ -157,7 +157,7 @@ impl StorageTlsFlags {
 enum Kinds {
     /// Namespaces, ConfigMaps, Secrets, ServiceAccounts, Events, Leases, RBAC, access reviews, custom resource definitions
     Basic,
-    /// Also all others, as data: no controller runs, and webhooks and API services are not called
+    /// Also all others, as data: no controller runs, and API services are not called
     All,
 }
 

@@ -13,7 +13,7 @@ const GROUPS: [&str; 2] = ["/apis/stable.example.com/", "/apis/birds.example.com
 
 /// A kind without a namespace, with another article, and with a subresource of another type.
 pub(super) fn owls() -> Value {
-    let schema = json!({"type": "object", "properties": {
+    let schema = json!({"type": "object", "description": "A bird of the night.", "properties": {
         "spec": {"type": "object", "required": ["night", "prey"], "properties": {
             "replicas": {"type": "integer"},
             "night": {"type": "object", "nullable": true, "properties": {"long": {"type": "boolean"}}},
@@ -23,6 +23,12 @@ pub(super) fn owls() -> Value {
             "any": {"x-kubernetes-preserve-unknown-fields": true},
             "one": {"type": "object", "required": ["two"], "properties": {"two": {"type": "string", "nullable": true}}},
             "either": {"x-kubernetes-int-or-string": true, "nullable": true},
+            "egg": {"type": "object", "x-kubernetes-embedded-resource": true, "required": ["kind", "shell"], "properties": {
+                "shell": {"type": "string", "description": "What is around it."}, "kind": {"type": "string", "pattern": "^E"},
+            }},
+            "young": {"type": "array", "items": {
+                "type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true,
+            }},
         }},
         "status": {"type": "object", "properties": {"replicas": {"type": "integer"}}},
     }});
@@ -70,7 +76,13 @@ pub(super) async fn all_told(server: &Server) -> Value {
     assert_eq!(ours.len(), 13, "{:?}", ours.keys());
     let names = ["birds.v1beta1.Owl", "birds.v1beta2.Owl", "stable.v1.Fox", "stable.v2.FoxList"];
     let schemas = names.map(|name| (name.to_owned(), plain(&v2["definitions"][format!("com.example.{name}")])));
-    json!({"v3": told(&v3), "v2": paths(&v2, &Value::Object(ours)), "schemas": Map::from_iter(schemas)})
+    let described = ["Owl", "OwlList"].map(|kind| {
+        let name = format!("com.example.birds.v1beta1.{kind}");
+        [&v3["components"]["schemas"][&name], &v2["definitions"][&name]].map(Value::clone)
+    });
+    json!({
+        "v3": told(&v3), "v2": paths(&v2, &Value::Object(ours)), "schemas": Map::from_iter(schemas), "described": described,
+    })
 }
 
 /// Operations with the parameters that they refer to.

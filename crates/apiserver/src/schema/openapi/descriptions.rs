@@ -43,6 +43,13 @@ impl<'t> Descriptions<'t> {
         Self(all)
     }
 
+    /// The description of a field; the first of that name.
+    pub(super) fn field(&self, name: &str, field: &str) -> Option<String> {
+        let Self(all) = self;
+        let (_, text) = all.get(name)?.fields.iter().find(|(one, _)| *one == field)?;
+        Some(unescaped(text))
+    }
+
     /// Adds the descriptions of a type and its fields to its schema.
     pub(super) fn add(&self, spec: Spec, name: &str, schema: &mut Value) {
         let Self(all) = self;

@@ -10,12 +10,18 @@ use crate::schema::{GoKind, Shape, Topology, Type, Types, builtin};
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 const EXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.";
 
+/// Types whose `apiVersion`, `kind` and `metadata` are described as those of every kind are.
+const LIKE_ANY: &str = "io.k8s.api.core.v1.Secret";
+const LIKE_ANY_LIST: &str = "io.k8s.api.core.v1.SecretList";
+const CONVENTIONS: &str =
+    "More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
+
 /// Keywords that OpenAPI 2 does not have, or has otherwise.
 const NOT_IN_V2: &[&str] = &["allOf", "anyOf", "not", "nullable", "oneOf", "x-kubernetes-validations"];
 
 /// The schemas of all kinds and of what they refer to, by name.
 pub(super) fn schemas(spec: Spec, served: &[Served<'_>], words: &Descriptions<'_>) -> Value {
-    let mut writer = Writer { spec, done: BTreeMap::new() };
+    let mut writer = Writer { spec, words, done: BTreeMap::new() };
     let common = builtin();
     // Of a watch, only the documents of Kubernetes' own kinds tell.
     let watched = served.iter().any(|one| one.schema.is_none()).then_some("WatchEvent");
@@ -47,12 +53,13 @@ pub(super) fn schemas(spec: Spec, served: &[Served<'_>], words: &Descriptions<'_
     Value::Object(described.collect())
 }
 
-struct Writer {
+struct Writer<'w> {
     spec: Spec,
+    words: &'w Descriptions<'w>,
     done: BTreeMap<String, Value>,
 }
 
-impl Writer {
+impl Writer<'_> {
     /// Writes a type with a name, and what it refers to.
     fn named(&mut self, types: &Types, name: &str) {
         if self.done.contains_key(name) {
@@ -210,10 +217,9 @@ impl Writer {
             _ => Map::new(),
         };
         for name in ["apiVersion", "kind"] {
-            properties.insert(name.to_owned(), json!({"type": "string"}));
+            properties.insert(name.to_owned(), self.text(LIKE_ANY, name));
         }
-        let metadata = self.reference(common, &format!("{META}ObjectMeta"));
-        properties.insert("metadata".to_owned(), Value::Object(self.spec.beside(metadata)));
+        properties.insert("metadata".to_owned(), self.metadata(common, "ObjectMeta", LIKE_ANY));
         let sorted: BTreeMap<_, _> = properties.into_iter().collect();
         schema.insert("properties".to_owned(), Value::Object(sorted.into_iter().collect()));
         schema.entry("type").or_insert_with(|| "object".into());
@@ -224,10 +230,49 @@ impl Writer {
         selectable(served, &mut schema);
         let mut schema = Value::Object(schema);
         either(&mut schema);
+        self.embedded(common, &mut schema);
         if self.spec == Spec::V2 {
             as_v2(&mut schema);
         }
         self.done.insert(served.type_name.to_owned(), schema);
+    }
+
+    /// A field of text, described as in another type.
+    fn text(&self, like: &str, field: &str) -> Value {
+        described(Map::from_iter([("type".to_owned(), "string".into())]), self.words.field(like, field))
+    }
+
+    fn metadata(&mut self, common: &Types, name: &str, like: &str) -> Value {
+        let reference = self.reference(common, &format!("{META}{name}"));
+        described(self.spec.beside(reference), self.words.field(like, "metadata"))
+    }
+
+    /// Adds to schemas of whole objects what every object has.
+    fn embedded(&mut self, common: &Types, schema: &mut Value) {
+        let Some(fields) = schema.as_object_mut() else { return };
+        for_children(fields, &mut |child| self.embedded(common, child));
+        let is_set = |key: &str| fields.get(key) == Some(&Value::Bool(true));
+        let is_open = self.spec == Spec::V2 && is_set("x-kubernetes-preserve-unknown-fields");
+        if !is_set("x-kubernetes-embedded-resource") || is_open {
+            return;
+        }
+        let of_version = "apiVersion defines the versioned schema of this representation of an object.";
+        let of_kind = "kind is a string value representing the type of this object. In CamelCase.";
+        let added = [
+            ("apiVersion", json!({"type": "string", "description": format!("{of_version} {CONVENTIONS}#resources")})),
+            ("kind", json!({"type": "string", "description": format!("{of_kind} {CONVENTIONS}#types-kinds")})),
+            ("metadata", self.metadata(common, "ObjectMeta", LIKE_ANY)),
+        ];
+        if let Value::Object(properties) = fields.entry("properties").or_insert_with(|| json!({})) {
+            properties.extend(added.map(|(name, schema)| (name.to_owned(), schema)));
+        }
+        if let Value::Array(required) = fields.entry("required").or_insert_with(|| json!([])) {
+            for name in ["kind", "apiVersion"] {
+                if !required.iter().any(|one| one == name) {
+                    required.push(name.into());
+                }
+            }
+        }
     }
 
     /// The kind of lists, if the types do not have it.
@@ -237,15 +282,17 @@ impl Writer {
             return;
         }
         let item = Map::from_iter([("$ref".to_owned(), self.spec.reference(served.type_name).into())]);
-        let metadata = self.reference(common, &format!("{META}ListMeta"));
         let mut schema = json!({
             "type": "object",
+            "description": format!("{0}List is a list of {0}", served.kind),
             "required": ["items"],
             "properties": {
-                "apiVersion": {"type": "string"},
-                "items": {"type": "array", "items": item},
-                "kind": {"type": "string"},
-                "metadata": metadata,
+                "apiVersion": self.text(LIKE_ANY_LIST, "apiVersion"),
+                "items": {
+                    "type": "array", "items": item, "description": format!("List of {}. {CONVENTIONS}", served.plural),
+                },
+                "kind": self.text(LIKE_ANY_LIST, "kind"),
+                "metadata": self.metadata(common, "ListMeta", LIKE_ANY_LIST),
             },
         });
         if let Some(fields) = schema.as_object_mut() {
@@ -306,10 +353,21 @@ fn either(schema: &mut Value) {
         let types = json!([{"type": "integer"}, {"type": "string"}]);
         fields.entry("anyOf").or_insert(types);
     }
+    for_children(fields, &mut either);
+}
+
+fn described(mut schema: Map<String, Value>, text: Option<String>) -> Value {
+    schema.extend(text.map(|text| ("description".to_owned(), text.into())));
+    Value::Object(schema)
+}
+
+/// Calls with the schemas of fields, items and values.
+fn for_children(fields: &mut Map<String, Value>, see: &mut impl FnMut(&mut Value)) {
     for (key, value) in fields.iter_mut() {
         match (key.as_str(), value) {
-            ("properties", Value::Object(properties)) => properties.values_mut().for_each(either),
-            ("items" | "additionalProperties", value) => either(value),
+            // Here keys are names of fields.
+            ("properties", Value::Object(properties)) => properties.values_mut().for_each(&mut *see),
+            ("items" | "additionalProperties", value) => see(value),
             _ => {}
         }
     }
@@ -337,12 +395,5 @@ fn as_v2(schema: &mut Value) {
         }
     }
     object.retain(|key, _| !NOT_IN_V2.contains(&key.as_str()));
-    for (key, value) in object.iter_mut() {
-        match (key.as_str(), value) {
-            // Here keys are names of fields.
-            ("properties", Value::Object(properties)) => properties.values_mut().for_each(as_v2),
-            ("items" | "additionalProperties", value) => as_v2(value),
-            _ => {}
-        }
-    }
+    for_children(object, &mut as_v2);
 }
