@@ -8,6 +8,7 @@ use std::{
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use parking_lot::{Mutex, MutexGuard};
+use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::{net::TcpStream, time::Instant};
@@ -25,6 +26,8 @@ const READY_TIMEOUT: Duration = Duration::from_secs(90);
 const START_ATTEMPTS: usize = 3;
 /// For a member to be as it was when it had started.
 const RESET_TIMEOUT: Duration = Duration::from_secs(10);
+/// Between two looks at whether a server is ready.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// What a member is made of, beyond etcd and kube-apiserver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -288,6 +291,16 @@ impl Member {
         self.baseline.is_some() && has_data && servers.all().into_iter().flatten().all(runs)
     }
 
+    /// Stops all its servers in their tracks, who ask before who answers.
+    pub(crate) fn freeze(&self) {
+        self.servers.lock().all().into_iter().flatten().for_each(|server| server.signal(Signal::STOP));
+    }
+
+    /// Lets them go on.
+    pub(crate) fn thaw(&self) {
+        self.servers.lock().all().into_iter().rev().flatten().for_each(|server| server.signal(Signal::CONT));
+    }
+
     /// Makes it what it was when it had started.
     ///
     /// Errors: why that cannot be.
@@ -295,9 +308,9 @@ impl Member {
         let baseline = self.baseline.as_ref().ok_or("nobody knows what it was")?;
         let reset = async {
             let api = self.api().await;
-            let ready = api.try_request(Method::GET, "/readyz", "").await?;
-            if ready.status != StatusCode::OK {
-                return Err(ready.to_string());
+            // It may have been stopped for long, and finds its connection to etcd broken.
+            while !api.try_request(Method::GET, "/readyz", "").await.is_ok_and(|ready| ready.status == StatusCode::OK) {
+                tokio::time::sleep(LOOK_EVERY).await;
             }
             // kubectl's cache of what is served.
             std::fs::remove_dir_all(self.dir().join(".kube")).ok();
@@ -407,7 +420,7 @@ impl Member {
             if let Some(error) = self.given_up(&slot, &cause, Instant::now() > end) {
                 return Err(error);
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(LOOK_EVERY).await;
         }
     }
 

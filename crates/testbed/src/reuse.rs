@@ -9,9 +9,10 @@ use parking_lot::Mutex;
 
 use super::{Member, MemberOptions};
 
-/// Members that wait, the latest last. Units: members. Each costs memory, and a fiftieth of a core.
+/// Members that wait, the latest last. Units: members. Each costs memory alone: its servers are stopped while they wait, since
+/// each member that runs takes a twentieth of a core from the tests.
 const IDLE_MAX: usize = 8;
-/// They run until the process ends, whose children they are.
+/// They are there until the process ends, whose children they are.
 static IDLE: Mutex<Vec<Member>> = Mutex::new(Vec::new());
 
 /// A member that is as it was when it was started: one that waits, or a new one.
@@ -27,7 +28,7 @@ pub(crate) async fn take(name: &str, options: MemberOptions) -> Member {
 
 /// Keeps the members of a test that has passed for another one.
 pub(crate) fn give_back(members: &mut Vec<Member>) {
-    let reusable = mem::take(members).into_iter().filter(Member::is_reusable);
+    let reusable = mem::take(members).into_iter().filter(Member::is_reusable).inspect(Member::freeze);
     let mut idle = IDLE.lock();
     idle.extend(reusable);
     let surplus = idle.len().saturating_sub(IDLE_MAX);
@@ -39,5 +40,7 @@ pub(crate) fn give_back(members: &mut Vec<Member>) {
 fn idle(name: &str, options: &MemberOptions) -> Option<Member> {
     let mut idle = IDLE.lock();
     let found = idle.iter().rposition(|member| member.name() == name && member.options() == options)?;
-    Some(idle.remove(found))
+    let member = idle.remove(found);
+    member.thaw();
+    Some(member)
 }
