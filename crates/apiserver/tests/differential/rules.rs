@@ -119,6 +119,17 @@ fn collections() -> Vec<Case> {
             json!({"ports": [{"name": "a"}, {"name": "b"}]}),
             json!({"ports": [{"name": "a"}]}),
         ),
+        (
+            "size(self.tags) == size(self.numbers)",
+            json!({"tags": ["a"], "numbers": [1]}),
+            json!({"tags": ["a"], "numbers": []}),
+        ),
+    ]
+}
+
+/// Macros with two variables: a place or a key, and what is there.
+fn pairs() -> Vec<Case> {
+    vec![
         ("self.tags.all(i, tag, i < 1 || tag == 'b')", json!({"tags": ["a", "b"]}), json!({"tags": ["a", "c"]})),
         ("self.tags.exists(i, tag, i == 1 && tag == 'b')", json!({"tags": ["a", "b"]}), json!({"tags": ["b", "a"]})),
         ("self.labels.all(key, value, key != value)", json!({"labels": {"a": "b"}}), json!({"labels": {"a": "a"}})),
@@ -176,11 +187,6 @@ fn collections() -> Vec<Case> {
             "self.labels.transformMap(k, v, self.numbers.transformMap(i, n, n + i))['a'][1] == 4",
             json!({"labels": {"a": "b"}, "numbers": [2, 3]}),
             json!({"labels": {"a": "b"}, "numbers": [2]}),
-        ),
-        (
-            "size(self.tags) == size(self.numbers)",
-            json!({"tags": ["a"], "numbers": [1]}),
-            json!({"tags": ["a"], "numbers": []}),
         ),
     ]
 }
@@ -268,7 +274,7 @@ fn of_lists() -> Vec<Case> {
 
 /// All rules with what they hold for.
 pub(super) fn cases() -> Vec<Case> {
-    [numbers(), texts(), collections(), library()].concat()
+    [numbers(), texts(), collections(), pairs(), library()].concat()
 }
 
 fn definition(cases: &[Case]) -> Value {
