@@ -6,8 +6,10 @@
 use kubefold_wire::golang;
 use serde_json::{Map, Value, json};
 
-use crate::patterns::Pattern;
-use crate::schema::{bad_value, is_known_format, prune, structural_part, validate_part};
+use crate::{
+    patterns::Pattern,
+    schema::{bad_value, is_known_format, prune, structural_part, validate_part},
+};
 use kubefold_wire::status::Cause as Fault;
 
 /// What a kube-apiserver's structural schemas do not have.
@@ -221,7 +223,9 @@ fn validations(found: &mut Vec<Fault>, schema: &Value, path: &str) {
         nested(found, child, &format!("{path}.not"));
     }
     let pattern = text(schema, "pattern");
-    if let Err(why) = Pattern::new(pattern) {
+    if !pattern.is_empty()
+        && let Err(why) = Pattern::new(pattern)
+    {
         let why = format!("must be a valid regular expression, but isn't: {why}");
         found.push(Fault::invalid(format!("{path}.pattern"), &golang::quoted(pattern), &why));
     }

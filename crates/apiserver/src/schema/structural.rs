@@ -6,8 +6,10 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use crate::patterns::Pattern;
-use crate::schema::{Checks, Field, Merge, Node, Omit, Shape, Topology, Types, builtin, formats::is_known_format};
+use crate::{
+    patterns::Pattern,
+    schema::{Checks, Field, Merge, Node, Omit, Shape, Topology, Types, builtin, formats::is_known_format},
+};
 
 const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 

@@ -10,7 +10,7 @@ use crate::schema::{GoKind, Shape, Topology, Type, Types, builtin};
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 const EXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.";
 
-/// Types whose `apiVersion`, `kind` and `metadata` are described as those of every kind are.
+/// Types whose `apiVersion`, `kind` and `metadata` are described as those of every kind and of every list are.
 const LIKE_ANY: &str = "io.k8s.api.core.v1.Secret";
 const LIKE_ANY_LIST: &str = "io.k8s.api.core.v1.SecretList";
 const CONVENTIONS: &str =
@@ -217,7 +217,7 @@ impl Writer<'_> {
             _ => Map::new(),
         };
         for name in ["apiVersion", "kind"] {
-            properties.insert(name.to_owned(), self.text(LIKE_ANY, name));
+            properties.insert(name.to_owned(), self.text(name));
         }
         properties.insert("metadata".to_owned(), self.metadata(common, "ObjectMeta", LIKE_ANY));
         let sorted: BTreeMap<_, _> = properties.into_iter().collect();
@@ -237,9 +237,9 @@ impl Writer<'_> {
         self.done.insert(served.type_name.to_owned(), schema);
     }
 
-    /// A field of text, described as in another type.
-    fn text(&self, like: &str, field: &str) -> Value {
-        described(Map::from_iter([("type".to_owned(), "string".into())]), self.words.field(like, field))
+    /// `apiVersion` or `kind`.
+    fn text(&self, field: &str) -> Value {
+        described(Map::from_iter([("type".to_owned(), "string".into())]), self.words.field(LIKE_ANY, field))
     }
 
     fn metadata(&mut self, common: &Types, name: &str, like: &str) -> Value {
@@ -287,11 +287,11 @@ impl Writer<'_> {
             "description": format!("{0}List is a list of {0}", served.kind),
             "required": ["items"],
             "properties": {
-                "apiVersion": self.text(LIKE_ANY_LIST, "apiVersion"),
+                "apiVersion": self.text("apiVersion"),
                 "items": {
                     "type": "array", "items": item, "description": format!("List of {}. {CONVENTIONS}", served.plural),
                 },
-                "kind": self.text(LIKE_ANY_LIST, "kind"),
+                "kind": self.text("kind"),
                 "metadata": self.metadata(common, "ListMeta", LIKE_ANY_LIST),
             },
         });
