@@ -70,8 +70,8 @@ impl ApiServer {
             check_name(&put, &target.namespace, &target.name)?;
             (Some(put), None, said)
         } else {
-            let (patch, said) = read_of_patch(asked, Part::Whole, body).await?;
-            (None, Some(patch), said)
+            let read = read_of_patch(asked, Part::Whole, body).await?;
+            (None, Some(read.patch), read.options)
         };
         let kind = &target.kind;
         if let Some(Patch::Apply { .. }) = &patch {

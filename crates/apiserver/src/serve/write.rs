@@ -20,7 +20,7 @@ use crate::{
 };
 use kubefold_serving::{
     audit,
-    request::{read_json, read_object, read_patch},
+    request::{ReadBody, read_json, read_object, read_patch},
 };
 use kubefold_wire::{
     access::text,
@@ -163,13 +163,14 @@ impl ApiServer {
         wanted: Negotiated,
         body: Body,
     ) -> Result<Response<Body>, Status> {
-        let (patch, mut said) = read_of_patch(asked, part(target), body).await?;
+        let ReadPatch { patch, options: mut said, mut warnings } = read_of_patch(asked, part(target), body).await?;
         said.write.subresource.clone_from(&target.subresource);
         let kind = &target.kind;
         let registry = &target.registry;
         let (namespace, name) = (&target.namespace, &target.name);
         let written = registry.patch(kind, namespace, name, &patch, said.validation, &said.write).await?;
-        self.written_response(kind, &written, asked, wanted, &written.warnings)
+        warnings.extend_from_slice(&written.warnings);
+        self.written_response(kind, &written, asked, wanted, &warnings)
     }
 
     async fn delete(
@@ -247,10 +248,14 @@ pub(super) fn decoded(kind: &Kind, body: &[u8], validation: FieldValidation) -> 
 /// Errors: 400 where that is forbidden.
 fn repeated(kind: &Kind, keys: Vec<String>, validation: FieldValidation) -> Result<Vec<String>, Status> {
     validation.judge(keys).map_err(|StrictError(keys)| {
-        let all = StrictError(vec![format!("yaml: unmarshal errors:\n  {}", keys.join("\n  "))]);
+        let all = StrictError(vec![unmarshal_errors(&keys)]);
         let (kind, version) = (&kind.kind, Quoted(&kind.version));
         Status::bad_request(format!("{kind} in version {version} cannot be handled as a {kind}: {all}"))
     })
+}
+
+fn unmarshal_errors(keys: &[String]) -> String {
+    format!("yaml: unmarshal errors:\n  {}", keys.join("\n  "))
 }
 
 /// Source: kubernetes/apiserver `pkg/endpoints/handlers/rest.go`, `dedupOwnerReferencesAndAddWarning`.
@@ -272,25 +277,31 @@ fn owner_warnings(object: &Value) -> Option<String> {
     })
 }
 
-/// A patch and its options.
-///
+/// A patch with what the request says of it.
+pub(super) struct ReadPatch {
+    pub(super) patch: Patch,
+    pub(super) options: RequestOptions,
+    /// Of keys that stand twice in YAML.
+    warnings: Vec<String>,
+}
+
 /// Errors: 400, 413, 415, 422.
-pub(super) async fn read_of_patch(
-    asked: RequestContext<'_>,
-    part: Part,
-    body: Body,
-) -> Result<(Patch, RequestOptions), Status> {
+pub(super) async fn read_of_patch(asked: RequestContext<'_>, part: Part, body: Body) -> Result<ReadPatch, Status> {
     let media = media_type(asked.headers);
     let of = if media == "application/apply-patch+yaml" { Of::Apply } else { Of::Patch };
-    let body = read_patch(asked.headers, body).await?.json;
-    let said = RequestOptions::read(asked.query, asked.headers, of, part)?;
+    let ReadBody { json: body, repeated } = read_patch(asked.headers, body).await?;
+    let options = RequestOptions::read(asked.query, asked.headers, of, part)?;
+    let warnings = options.validation.judge(repeated).map_err(|StrictError(keys)| {
+        let why = unmarshal_errors(&keys);
+        Status::bad_request(format!("error strict decoding YAML: error converting YAML to JSON: {why}"))
+    })?;
     let patch = match media {
         "application/json-patch+json" => Patch::Json(body),
         "application/merge-patch+json" => Patch::Merge(body),
         "application/strategic-merge-patch+json" => Patch::Strategic(body),
-        _ => Patch::Apply { object: applied(&body)?, force: said.force },
+        _ => Patch::Apply { object: applied(&body)?, force: options.force },
     };
-    Ok((patch, said))
+    Ok(ReadPatch { patch, options, warnings })
 }
 
 fn media_type(headers: &HeaderMap) -> &str {

@@ -351,6 +351,25 @@ async fn compare(real: &Server, own: &Server, doings: Vec<Do>, wrong: &mut Strin
     }
 }
 
+/// Applies of YAML in which a key stands twice.
+const TWICE: [&str; 4] = [
+    "/apis/birds.example.com/v1beta1/owls/twice?fieldManager=applier&fieldValidation=Strict",
+    "/apis/birds.example.com/v1beta1/owls/twice?fieldManager=applier&fieldValidation=Warn",
+    "/apis/birds.example.com/v1beta1/owls/twice?fieldManager=applier&fieldValidation=Ignore",
+    "/apis/birds.example.com/v1beta1/owls/twice?fieldManager=applier",
+];
+const TWICE_BODY: &str = "apiVersion: birds.example.com/v1beta1
+kind: Owl
+metadata:
+  name: twice
+spec:
+  night: {long: true}
+  prey: []
+  replicas: 1
+  replicas: 2
+  nest: {at: a, of: 1, of: 2}
+";
+
 #[tokio::test]
 async fn definitions_and_their_objects_live_as_at_a_kube_apiserver() {
     let member = Member::start("custom", MemberOptions::default()).await;
@@ -379,6 +398,13 @@ async fn definitions_and_their_objects_live_as_at_a_kube_apiserver() {
     differences("owls and /openapi/v2", &said, &told, &mut wrong);
     for doings in [objects(), defaults(), statuses(), changes(), conflicts(), ends()] {
         compare(&real, &own, doings, &mut wrong).await;
+    }
+    for path in TWICE {
+        let of = async |server: &Server| {
+            let (code, warnings, body) = server.whole("PATCH", path, TWICE_BODY.to_owned()).await;
+            json!({"code": code, "warnings": warnings, "body": masked(&serde_json::from_slice(&body).unwrap())})
+        };
+        differences(path, &of(&real).await, &of(&own).await, &mut wrong);
     }
     assert!(wrong.is_empty(), "{wrong}");
     running.end().await;
