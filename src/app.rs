@@ -74,6 +74,7 @@ pub struct App {
     reload_handle: ReloadHandle,
     draining: CancellationToken,
     tasks: TaskTracker,
+    stores: Arc<Stores>,
     own: Arc<OwnObjects>,
     database: Option<Arc<Postgres>>,
     _state: Arc<StateDir>,
@@ -115,6 +116,10 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
             None => Duration::MAX,
         };
         if timeout(most, app.drain()).await.is_err() {
+            // Another process may write the mirror by now.
+            if lost.get().is_none() {
+                app.stores.end().await;
+            }
             app.release().await;
         }
     };
@@ -256,7 +261,7 @@ impl App {
             Renewal { options, security, tls, published, authentication, auditing, registry, host, expiries, state };
         tasks.spawn(draining.clone().run_until_cancelled_owned(renewal.run()));
         tasks.close();
-        Ok(Self { address, reload_handle, draining, tasks, own: objects, database, _state: held })
+        Ok(Self { address, reload_handle, draining, tasks, stores, own: objects, database, _state: held })
     }
 
     /// Where it listens.
@@ -275,6 +280,7 @@ impl App {
         // Watches of its objects would hold the end up.
         self.own.end().await;
         self.tasks.wait().await;
+        self.stores.end().await;
         self.own.close().await;
         self.release().await;
     }

@@ -7,7 +7,6 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use aws_lc_rs::digest::{SHA256, digest};
 use kubefold_sql::{Database, Durability, OpenError, Postgres, Row, Sql, SqlError, StateKey, Value, params};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -20,7 +19,7 @@ use crate::{
         kind::{MirrorError, MirroredKind, is_secret},
         tables::{MIGRATIONS, POSTGRES_MIGRATIONS, SCHEMA},
     },
-    store::{Changes, MemberDocument, Position, unix_micros},
+    store::{self, Changes, MemberDocument, Position, unix_micros},
 };
 use kubefold_wire::resource::Gvr;
 
@@ -70,7 +69,7 @@ pub struct KeptCatalog {
 /// The open database.
 pub(super) struct File {
     pub(super) database: Database,
-    key: Option<Arc<StateKey>>,
+    pub(super) key: Option<Arc<StateKey>>,
     /// What is deleted is kept, of kinds that are not encrypted.
     keeps_deleted: bool,
     counted_at: Mutex<Option<Instant>>,
@@ -560,9 +559,7 @@ fn feed_of(row: Row<'_>) -> Result<Option<MirroredKind>, SqlError> {
 
 /// A number that stands for a document.
 pub(super) fn digest_of(document: &[u8]) -> i64 {
-    let digest = digest(&SHA256, document);
-    let first = digest.as_ref().first_chunk().copied().unwrap_or_default();
-    i64::from_le_bytes(first)
+    store::digest_of([document]).cast_signed()
 }
 
 /// SQLite has no unsigned numbers.

@@ -15,6 +15,7 @@ mod file;
 mod kind;
 pub mod metrics;
 mod search;
+mod shown;
 mod stored;
 mod tables;
 #[cfg(test)]

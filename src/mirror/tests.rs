@@ -1,5 +1,6 @@
 //! A store, the file behind it, and what a later process finds there.
 
+mod shown;
 mod stored;
 
 use std::{collections::BTreeMap, os::unix::fs::PermissionsExt};
@@ -19,7 +20,8 @@ use crate::{
     config::{MemberName, load_text},
     search::{Parameters, sql::Selection},
     store::{
-        FleetStore, Identities, KindSpec, LogLimits, Naming, Report, ReportedObject, Revisions, Shared, unix_micros,
+        Earlier, FleetStore, Identities, KindSpec, LogLimits, Naming, Report, ReportedObject, Revisions, Shared,
+        unix_micros,
     },
 };
 

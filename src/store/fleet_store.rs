@@ -390,10 +390,14 @@ impl FleetStore {
     /// Lets watches and paged lists begin. From here on every change is logged.
     pub fn open(&self) {
         if !self.published.load().opened {
-            // What came in while nobody looked is shown first, and not all of it under one lock.
-            while self.write(|inner| inner.show_unshown(FOLDS_SHOWN_MAX)) {}
+            self.show_all();
             self.write(Sequencer::open);
         }
+    }
+
+    /// Shows what came in while nobody looked, and not all of it under one lock.
+    pub(super) fn show_all(&self) {
+        while self.write(|inner| inner.show_unshown(FOLDS_SHOWN_MAX)) {}
     }
 
     /// Ends every watch cleanly: no member serves the kind any more.
@@ -520,7 +524,8 @@ impl FleetStore {
 
     /// The objects at the revision that a continue token names, if that is promised still.
     pub fn retained(&self, revision: Revision) -> Option<Snapshot> {
-        let promised = self.retained.lock().is_promised(revision, Instant::now());
+        // A page that an earlier process gave may be followed by this one's.
+        let promised = self.retained.lock().is_promised(revision, Instant::now()) || self.log.is_of_earlier(revision);
         promised.then(|| self.snapshot_at(revision)).flatten()
     }
 }

@@ -124,9 +124,19 @@ struct RingInner {
     offset: u64,
     /// Watches may begin here or above.
     floor: Revision,
+    /// But not between these: what was told then is not known.
+    unknown: Option<(Revision, Revision)>,
     /// The revision of the newest event.
     head: Revision,
     interests: Interests,
+}
+
+impl RingInner {
+    /// Says whether it has all that came after that revision.
+    fn reaches(&self, revision: Revision) -> bool {
+        let is_unknown = self.unknown.is_some_and(|(after, before)| after < revision && revision < before);
+        revision >= self.floor && !is_unknown
+    }
 }
 
 impl Ring {
@@ -161,6 +171,13 @@ impl Log {
     pub(super) fn open_at(&self, floor: Revision) {
         let mut inner = self.ring.inner.lock();
         (inner.floor, inner.head) = (floor, floor);
+    }
+
+    /// Goes on behind an earlier process, whose newest event was at `head`, and which gave out revisions up to `last` until then. Another
+    /// log of this kind may have told something until `now`.
+    pub(super) fn resume_at(&self, head: Revision, last: Revision, now: Revision) {
+        let mut inner = self.ring.inner.lock();
+        (inner.floor, inner.head, inner.unknown) = (head, head, Some((last, now)));
     }
 
     pub(super) fn push(
@@ -205,7 +222,7 @@ impl Log {
         out: &mut Vec<Arc<Record>>,
     ) -> ReadAfter {
         let inner = self.ring.inner.lock();
-        if after < inner.floor {
+        if !inner.reaches(after) {
             return ReadAfter::Expired;
         }
         let first = inner.records.partition_point(|record| record.revision <= after);
@@ -268,6 +285,17 @@ impl Log {
     pub(super) fn newest(&self, which: impl Fn(&Entry) -> bool) -> Option<Revision> {
         let alive = |record: &&Arc<Record>| record.event_type != EventType::Deleted && which(&record.entry);
         self.ring.inner.lock().records.iter().rev().find(alive).map(|record| record.revision)
+    }
+
+    /// Says whether it has all that came after that revision.
+    pub(super) fn has_all_after(&self, revision: Revision) -> bool {
+        self.ring.inner.lock().reaches(revision)
+    }
+
+    /// Says whether an earlier process gave that revision out, and it has all that came after it.
+    pub(super) fn is_of_earlier(&self, revision: Revision) -> bool {
+        let inner = self.ring.inner.lock();
+        inner.unknown.is_some_and(|(last, _)| revision <= last) && inner.reaches(revision)
     }
 
     pub(super) fn floor(&self) -> Revision {

@@ -40,6 +40,7 @@ pub type Reserve = Box<dyn Fn(Revision) -> std::io::Result<Revision> + Send + Sy
 /// The counter. It never falls behind what an earlier process gave out, and behind the clock only where the high-water mark
 /// does: while that cannot be written, each event takes the next revision, of which the rest of the mark has millions.
 pub struct Revisions {
+    first: Revision,
     last: AtomicU64,
     replica: u64,
     clock: fn() -> u64,
@@ -58,14 +59,15 @@ impl Revisions {
     ///
     /// `clock` gives microseconds of Unix time; `replica` is below 8.
     pub fn new(high_water: Revision, replica: u8, clock: fn() -> u64, reserve: Reserve) -> Self {
-        let this = Self {
+        let mut this = Self {
+            first: Revision(0),
             last: AtomicU64::new(high_water.0),
             replica: u64::from(replica) % REPLICAS,
             clock,
             reserved: AtomicU64::new(high_water.0),
             reserve: Mutex::new(reserve),
         };
-        this.next();
+        this.first = this.next();
         this
     }
 
@@ -106,6 +108,11 @@ impl Revisions {
     fn now(&self) -> u64 {
         let now = (self.clock)().saturating_sub(EPOCH_MICROS);
         if now < (REVISION_MAX - RESERVED) / REPLICAS { now } else { 0 }
+    }
+
+    /// The first revision of this process.
+    pub fn first(&self) -> Revision {
+        self.first
     }
 
     /// The latest revision given out, for any kind.

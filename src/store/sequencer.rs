@@ -15,6 +15,7 @@ use crate::{
     store::{
         dependents::Dependents,
         dress::{Dressing, Epoch},
+        earlier::Recognizing,
         entry::{Entry, Key},
         fold::Fold,
         identities::{Identities, Referent},
@@ -93,6 +94,11 @@ impl MemberState {
         self.gone.retain(|_, gone_at| *gone_at > position);
     }
 
+    /// Says whether something is known to be gone of which the member has yet to tell.
+    pub(super) fn is_ahead(&self) -> bool {
+        self.gone.values().any(|gone_at| *gone_at > self.position)
+    }
+
     /// Says whether a member-local object is one that the last full list should have seen, and did not.
     pub(super) fn has_lost(&self, entry: &Entry) -> bool {
         let from = &entry.provenance;
@@ -153,6 +159,8 @@ pub(super) struct Sequencer {
     /// The kinds that documents refer to.
     pub(super) kinds: Arc<ReferredKinds>,
     pub(super) opened: bool,
+    /// While it fills: what an earlier process showed.
+    pub(super) recognizing: Option<Recognizing>,
     /// Somebody who waits may want to look: an event, a part that came or went, a member that is filled.
     pub(super) news: bool,
     /// Lives of members so far: none is ever given twice, so that no late answer is taken for one of a later life.
@@ -189,6 +197,7 @@ impl Sequencer {
             epoch: 0,
             kinds: Arc::default(),
             opened: false,
+            recognizing: None,
             news: false,
             lives: 0,
             scratch: Scratch::default(),
@@ -200,6 +209,7 @@ impl Sequencer {
         if !self.opened {
             while self.show_unshown(usize::MAX) {}
             self.opened = true;
+            self.recognizing = None;
             self.head = self.shared.revisions.next();
             self.log.open_at(self.head);
         }
@@ -324,6 +334,9 @@ impl Sequencer {
         if let Some(previous) = &previous {
             entry.share_key(previous.shared_key());
         }
+        if let Some(recognizing) = &mut self.recognizing {
+            recognizing.replaces(previous.as_deref(), Some(&mut entry));
+        }
         let entry = Arc::new(entry);
         self.dependents.change(previous.as_deref(), Some(&entry));
         self.follow_uids(previous.as_ref(), Some(&entry));
@@ -341,7 +354,11 @@ impl Sequencer {
     /// Takes the parts of a visible object that make the same as before: an event for those alone who see some of them.
     pub(super) fn put_parts(&mut self, held: &Arc<Entry>, parts: Parts) {
         let revision = parts.revision;
-        let entry = Arc::new(held.with_parts(parts));
+        let mut entry = held.with_parts(parts);
+        if let Some(recognizing) = &mut self.recognizing {
+            recognizing.replaces(Some(held), Some(&mut entry));
+        }
+        let entry = Arc::new(entry);
         self.follow_uids(Some(held), Some(&entry));
         self.objects.insert(Arc::clone(entry.shared_key()), Arc::clone(&entry));
         self.tally.replace(Some(held), Some(&entry));
@@ -357,6 +374,9 @@ impl Sequencer {
     /// The same as of a revision that was taken before.
     pub(super) fn remove_visible_at(&mut self, key: &str, revision: Revision) {
         let Some(entry) = self.objects.remove(key) else { return };
+        if let Some(recognizing) = &mut self.recognizing {
+            recognizing.replaces(Some(&entry), None);
+        }
         if !entry.folded
             && let Some(state) = entry.holders.first().cloned().and_then(|name| self.member_mut(&name))
         {

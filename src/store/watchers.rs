@@ -29,7 +29,7 @@ impl FleetStore {
         // been published.
         let head = self.published_at(revision).snapshot.revision;
         let floor = self.log.floor();
-        if revision < floor || revision > head.max(self.last()) {
+        if !self.log.has_all_after(revision) || revision > head.max(self.last()) {
             self.expired.fetch_add(1, Ordering::Relaxed);
             return Err(Expired { floor });
         }

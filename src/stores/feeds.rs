@@ -10,7 +10,7 @@ use crate::{
     config::MemberName,
     member::{
         Member,
-        reflector::{Reflector, ReflectorState},
+        reflector::{Reflector, ReflectorState, Together},
     },
     mirror::MirroredKind,
     store::SLICE_ITEMS_MAX,
@@ -51,6 +51,7 @@ impl Stores {
                 store: Arc::clone(&running.store),
                 of_parts: running.of_parts,
                 mirror: self.mirror.get().cloned(),
+                turn: running.together.as_ref().map(Together::turn),
                 state: Arc::clone(&state),
                 cancel: cancel.clone(),
             };

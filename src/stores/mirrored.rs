@@ -1,6 +1,6 @@
 //! What the stores have, written to the mirror behind them: docs/design/revisions.md#restarts.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep};
 
@@ -10,7 +10,10 @@ use crate::{
     member::{Member, reflector::ReflectorState},
     mirror::{Figures, KeptCatalog, Mirror, MirrorError, MirroredKind, REST},
     store::{Changes, FleetStore},
-    stores::{Stores, held_by},
+    stores::{
+        Stores, held_by,
+        written::{Mirrored, Noted},
+    },
 };
 use kubefold_wire::resource::Gvr;
 
@@ -18,20 +21,6 @@ use kubefold_wire::resource::Gvr;
 const PACE: Duration = Duration::from_millis(500);
 /// How often it is noted that a member is followed of which nothing has changed.
 const TOUCH_EVERY: Duration = Duration::from_secs(30);
-
-/// What was written before.
-#[derive(Default)]
-struct Before {
-    feeds: HashMap<MirroredKind, Noted>,
-    catalogs: HashMap<MemberName, Arc<MemberCatalog>>,
-}
-
-/// Where a feed stood when it was written last.
-struct Noted {
-    revision: u64,
-    at: Instant,
-    is_followed: bool,
-}
 
 impl Stores {
     /// Keeps what the stores have in the mirror, and begins with what it has; call it before anything is read.
@@ -61,25 +50,42 @@ impl Stores {
 
     /// Writes what changes, until cancelled; then once more.
     async fn write_behind(self: Arc<Self>, mirror: Arc<Mirror>) {
-        let mut before = Before::default();
         let mut pause = PACE;
         loop {
             let going = self.cancel.run_until_cancelled(sleep(pause)).await.is_some();
             let (stores, to) = (Arc::clone(&self), Arc::clone(&mirror));
-            let written = tokio::task::spawn_blocking(move || {
-                let outcome = stores.write_changes(&to, &mut before);
-                (outcome, before)
-            });
-            let Ok((outcome, noted)) = written.await else { return };
-            before = noted;
-            pause = if outcome.is_ok() { PACE } else { REST };
+            let writing = tokio::task::spawn_blocking(move || stores.write_changes(&to, &mut stores.mirrored.lock()));
+            let Ok(written) = writing.await else { return };
+            pause = if written.is_ok() { PACE } else { REST };
             if !going {
                 return;
             }
         }
     }
 
-    fn write_changes(&self, mirror: &Mirror, before: &mut Before) -> Result<(), MirrorError> {
+    /// Writes what is not written yet, and what is shown, so that a later process goes on from there: call it when nobody is answered
+    /// any more.
+    pub async fn end(self: &Arc<Self>) {
+        let Some(mirror) = self.mirror.get().filter(|mirror| mirror.is_on()).cloned() else { return };
+        let stores = Arc::clone(self);
+        let ending = tokio::task::spawn_blocking(move || stores.write_end(&mirror));
+        if let Ok(Err(error)) = ending.await {
+            tracing::warn!(%error, "what is shown is not kept: after a restart watches begin anew");
+        }
+    }
+
+    fn write_end(&self, mirror: &Mirror) -> Result<(), MirrorError> {
+        self.write_changes(mirror, &mut self.mirrored.lock())?;
+        for running in self.all_running() {
+            let (store, gvr) = (&running.store, &running.store.spec().gvr);
+            if let Some(shown) = Some(store).filter(|_| running.together.is_some()).and_then(|store| store.shown()) {
+                mirror.keep_shown(gvr, &shown)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_changes(&self, mirror: &Mirror, before: &mut Mirrored) -> Result<(), MirrorError> {
         self.write_catalogs(mirror, before)?;
         for running in self.all_running() {
             let (store, gvr) = (&running.store, &running.store.spec().gvr);
@@ -105,7 +111,7 @@ impl Stores {
         Ok(())
     }
 
-    fn write_catalogs(&self, mirror: &Mirror, before: &mut Before) -> Result<(), MirrorError> {
+    fn write_catalogs(&self, mirror: &Mirror, before: &mut Mirrored) -> Result<(), MirrorError> {
         for member in self.registry.members().iter() {
             let (catalog, uid) = (self.member_catalog(member.name()), member.last_cluster_uid());
             let Some((catalog, cluster_uid)) = catalog.zip(uid) else { continue };
@@ -139,7 +145,7 @@ fn write_feed(
     store: &FleetStore,
     feed: MirroredKind,
     is_followed: bool,
-    before: &mut Before,
+    before: &mut Mirrored,
 ) -> Result<(), MirrorError> {
     let Some(changes) = store.take_changes(&feed.member) else { return Ok(()) };
     let revision = changes.position.revision;

@@ -22,9 +22,11 @@ mod progress;
 mod proof;
 mod readiness;
 mod ready;
+mod resumption;
 mod stored;
 #[cfg(test)]
 pub(crate) mod tests;
+mod written;
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -43,7 +45,11 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     catalog::{self, Catalog, FleetCatalogue, Group, MemberCatalog, MergedResource},
     config::{Config, MemberName},
-    member::{Member, reflector::ReflectorState, registry::Registry},
+    member::{
+        Member,
+        reflector::{ReflectorState, Together},
+        registry::Registry,
+    },
     mirror::{Mirror, MirrorError},
     placement::{moved::Moved, policy::Rules},
     respond::StoresError,
@@ -57,6 +63,7 @@ use late::Late;
 use marks::Marks;
 use proof::Flight;
 use readiness::Readiness;
+use written::Mirrored;
 
 pub use {
     figures::{Following, StoreFigures},
@@ -103,6 +110,8 @@ pub struct Stores {
     lock_holds: Arc<LockHolds>,
     /// Where members' objects are kept for a restart, if they are.
     mirror: OnceLock<Arc<Mirror>>,
+    /// What of the stores is in the mirror.
+    mirrored: Arc<Mutex<Mirrored>>,
     /// Why the mirror's tables cannot be written, while they cannot.
     unwritable: watch::Sender<Option<MirrorError>>,
     /// Bytes of objects; whoever would begin a further store above it is refused.
@@ -137,6 +146,8 @@ pub struct Running {
     /// Of the store of definitions: what is known of them.
     definitions: Definitions,
     feeds: Mutex<HashMap<MemberName, Feed>>,
+    /// Has the reflectors begin together, where an earlier process may have shown the kind.
+    together: Option<Arc<Together>>,
     /// Counts what changes of the feeds, and in each.
     news: Arc<AtomicU64>,
     /// What readers must know of the members, as it was last made.
@@ -187,6 +198,7 @@ impl Stores {
             late: Late::default(),
             lock_holds: Arc::default(),
             mirror: OnceLock::new(),
+            mirrored: Arc::default(),
             unwritable: watch::Sender::new(None),
             bytes_max: AtomicU64::new(u64::MAX),
             tasks,
@@ -422,6 +434,7 @@ impl Stores {
         let running = self.make(resource, false);
         all.insert(gvr.clone(), Arc::clone(&running));
         self.feed(&running);
+        self.resume(&running);
         if let Some(mirror) = self.mirror.get().filter(|_| running.store.passes()) {
             self.tasks.spawn(Arc::clone(&running).write_reports(self.this.clone(), Arc::clone(mirror)));
         }
@@ -471,6 +484,7 @@ impl Stores {
             known_at: AtomicU64::new(u64::MAX),
             definitions: Definitions::default(),
             feeds: Mutex::default(),
+            together: self.resumes(&resource.gvr, of_parts).then(Together::new),
             news: Arc::default(),
             readiness: ArcSwapOption::empty(),
             readiness_turn: Mutex::default(),

@@ -60,6 +60,7 @@ mod query;
 mod read;
 mod recording;
 mod restarts;
+mod resumed;
 mod rewrite;
 mod search;
 mod shadow;

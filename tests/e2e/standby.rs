@@ -9,10 +9,14 @@ use tokio::{task::JoinSet, time::Instant};
 
 use testbed::{
     Answer, Api, Authority, FleetFile, Kubectl, Kubefold, Member, MemberOptions, PostgresServer, Relay, eventually,
-    figure, objects::listed,
+    figure,
+    objects::{CONFIG_MAPS, create, listed},
 };
 
-use crate::streams::Cluster;
+use crate::{
+    resumed::{Client, watched},
+    streams::Cluster,
+};
 
 const SOON: Duration = Duration::from_secs(60);
 /// What could not be finished is tried again after 10, 30 and 70 s.
@@ -194,9 +198,20 @@ async fn a_standby_takes_over_from_a_kubefold_that_is_killed_hangs_or_ends() {
     let before = revision(&first).await;
     let relay = Relay::to(&second.addr()).await;
     let client = first.kubeconfig_through(&relay);
-    let began = Instant::now();
-    assert!(first.terminate(SOON).await.success(), "{}", first.log());
+    let (api, through) = (first.api().await, second.api().await);
+    let mut watching = Client::new(&through, CONFIG_MAPS).await;
+    let (told, began) = tokio::join!(watching.told(&through, usize::MAX), async {
+        watched(&api, 1).await;
+        let began = Instant::now();
+        assert!(first.terminate(SOON).await.success(), "{}", first.log());
+        began
+    });
+    assert!(told.is_empty(), "{told:?}");
     serves(&second, "SIGTERM", began).await;
+    // Its watch goes on at the other one.
+    create(members[0], "later", "x").await;
+    let told = watching.told(&second.api().await, 1).await;
+    assert_eq!(told, [("ADDED".to_owned(), "later@east".to_owned())], "{}", second.log());
     assert!(revision(&second).await > before, "revisions rise");
     let shown = Kubectl::new(&client, folder.path()).run(&["get", "configmap", "kept", "-o", "name"]).await;
     assert_eq!(shown.ok().trim(), "configmap/kept");

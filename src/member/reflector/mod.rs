@@ -14,6 +14,7 @@ mod report;
 mod requests;
 mod restored;
 mod state;
+mod together;
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -42,7 +43,11 @@ use {
     state::{Action, Begin, Input, Machine},
 };
 
-pub(crate) use {report::ReflectorState, requests::METADATA_LIST};
+pub(crate) use {
+    report::ReflectorState,
+    requests::METADATA_LIST,
+    together::{Stage, Together, Turn},
+};
 
 /// A member that says 429 is left alone for as long as it says, but not for longer.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
@@ -65,14 +70,17 @@ pub(crate) struct Reflector {
     pub(crate) of_parts: bool,
     /// What an earlier process was told.
     pub(crate) mirror: Option<Arc<Mirror>>,
+    /// When it may begin, where that depends on the other reflectors of the store.
+    pub(crate) turn: Option<Turn>,
     pub(crate) state: Arc<ReflectorState>,
     pub(crate) cancel: CancellationToken,
 }
 
 impl Reflector {
     /// Runs until cancelled. Cancel: safe at any point; the store keeps what it has.
-    pub(crate) async fn run(self) {
-        let Some(mut machine) = self.cancel.run_until_cancelled(self.begin()).await else { return };
+    pub(crate) async fn run(mut self) {
+        let turn = self.turn.take();
+        let Some(mut machine) = self.cancel.run_until_cancelled(self.begin(turn)).await else { return };
         let mut initializing = 0;
         loop {
             let began = Instant::now();
@@ -112,9 +120,13 @@ impl Reflector {
     }
 
     /// Begins with what the mirror has, or with nothing.
-    async fn begin(&self) -> Machine {
+    async fn begin(&self, turn: Option<Turn>) -> Machine {
         let outages = self.member.outages();
-        match self.restore().await {
+        let restored = match turn {
+            Some(turn) => turn.take(self.restore()).await,
+            None => self.restore().await,
+        };
+        match restored {
             None => Machine::new(outages),
             Some(Restored::At(position)) => {
                 Machine::restored(outages, self.member.incarnation(), Begin::Resume(position))

@@ -98,7 +98,8 @@ impl Fleet {
         join_all(self.members.iter().map(|member| {
             let (member, store) = (Arc::clone(member), Arc::clone(&self.store));
             let state: Arc<ReflectorState> = Arc::default();
-            Reflector { member, store, of_parts: false, mirror: None, state, cancel: self.cancel.clone() }.run()
+            Reflector { member, store, of_parts: false, mirror: None, turn: None, state, cancel: self.cancel.clone() }
+                .run()
         }))
         .await;
     }

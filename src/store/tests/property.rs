@@ -17,12 +17,12 @@ use crate::{
 };
 use kubefold_wire::watch::EventType;
 
-fn target() -> impl Strategy<Value = Target> {
+pub(super) fn target() -> impl Strategy<Value = Target> {
     (0..3usize, prop_oneof![3 => Just(0usize), 2 => Just(1), 1 => Just(2), 1 => Just(3)], 0..5usize)
         .prop_map(|(member, kind, name)| Target { member, kind, name })
 }
 
-fn op() -> impl Strategy<Value = Op> {
+pub(super) fn op() -> impl Strategy<Value = Op> {
     let place = || (0..3usize, prop_oneof![3 => Just(0usize), 2 => Just(1), 1 => Just(2), 1 => Just(3)]);
     prop_oneof![
         16 => (target(), any::<u8>()).prop_map(|(target, what)| Op::Mutate(target, what)),
@@ -79,7 +79,7 @@ proptest! {
     }
 }
 
-fn check(records: &[std::sync::Arc<Record>], world: &World, op: Op, last: &mut Revision) {
+pub(super) fn check(records: &[std::sync::Arc<Record>], world: &World, op: Op, last: &mut Revision) {
     // Every store's revisions rise; here they come store by store, and one operation may touch several.
     let mut revisions: Vec<Revision> = records.iter().map(|record| record.revision).collect();
     revisions.sort();
@@ -149,7 +149,7 @@ fn entry_is_sound(entry: &Entry) {
 }
 
 /// All that the members hold is shown, nothing else, and each as the design says, key order included.
-fn is_the_union(world: &World) {
+pub(super) fn is_the_union(world: &World) {
     for kind in KINDS {
         let life = |name: &str| world.shared.identities.life(&format!("/namespaces/{name}"));
         let uid = |name: &str| world.shared.naming.shared_uid("", "namespaces", name, life(name)).unwrap();

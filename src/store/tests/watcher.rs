@@ -24,6 +24,15 @@ impl Watcher {
         Self { cursor, objects: objects(snapshot, &interest), interest }
     }
 
+    /// Another process answers: it goes on where it is, or begins anew.
+    pub(super) fn meets(&mut self, store: &FleetStore, goes_on: bool) {
+        if goes_on {
+            self.cursor = store.cursor(self.cursor.revision, &self.interest).unwrap();
+        } else {
+            *self = Self::new(store, self.interest.clone());
+        }
+    }
+
     /// What it should believe now.
     pub(super) fn truth(&self, snapshot: &Snapshot) -> BTreeMap<Vec<u8>, Vec<u8>> {
         objects(snapshot, &self.interest)

@@ -1,5 +1,7 @@
 //! Four stores, three members, and everything that can happen between them.
 
+mod restart;
+
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::{
@@ -489,7 +491,8 @@ impl World {
             return;
         }
         let number = self.number();
-        self.members[at] = Some(Etcd::new(format!("cluster-{number}")));
+        // No other member is that cluster.
+        self.members[at] = Some(Etcd::new(format!("again-{number}")));
         if number.is_multiple_of(2) {
             // Some callers wait for the slices and forget; some members are back before.
             self.stores.iter().for_each(|store| store.forget(&member(at)));
