@@ -66,7 +66,9 @@ impl Stores {
     /// Writes what is not written yet, and what is shown, so that a later process goes on from there: call it when nobody is answered
     /// any more.
     pub async fn end(self: &Arc<Self>) {
-        let Some(mirror) = self.mirror.get().filter(|mirror| mirror.is_on()).cloned() else { return };
+        // What could not be written a moment ago is not waited for again.
+        let is_level = |mirror: &&Arc<Mirror>| mirror.is_on() && mirror.figures().error.is_none();
+        let Some(mirror) = self.mirror.get().filter(is_level).cloned() else { return };
         let stores = Arc::clone(self);
         let ending = tokio::task::spawn_blocking(move || stores.write_end(&mirror));
         if let Ok(Err(error)) = ending.await {

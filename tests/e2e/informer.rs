@@ -17,11 +17,11 @@ use testbed::{
 
 const SOON: Duration = Duration::from_secs(30);
 /// Config maps of each member when the churn begins.
-const EACH: usize = 500;
+pub(crate) const EACH: usize = 500;
 
 /// Creates, changes and deletes config maps at one member until told to end, whatever the member makes of that. Gives the
 /// visible keys that it may have deleted.
-async fn churn(member: &Member, until: &CancellationToken) -> BTreeSet<String> {
+pub(crate) async fn churn(member: &Member, until: &CancellationToken) -> BTreeSet<String> {
     let (api, mut deleted, mut dice) = (member.api().await, BTreeSet::new(), 1_u64);
     while !until.is_cancelled() {
         // Knuth's linear congruential generator: the same churn every time.
@@ -63,7 +63,7 @@ pub(crate) fn replay(informer: &Informer) -> BTreeMap<String, String> {
 }
 
 /// Waits until an informer holds what the members hold, then checks what it was told on the way.
-async fn settled(informer: &mut Informer, members: &[&Member], deleted: &BTreeSet<String>) {
+pub(crate) async fn settled(informer: &mut Informer, members: &[&Member], deleted: &BTreeSet<String>) {
     eventually(SOON, async || {
         let difference = same(&held(&informer.dump().await), &union(members).await);
         difference.map_err(|error| format!("{error}\n{}", informer.errors()))

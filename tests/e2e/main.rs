@@ -59,6 +59,7 @@ mod provider;
 mod query;
 mod read;
 mod recording;
+mod replicas;
 mod restarts;
 mod resumed;
 mod rewrite;

@@ -2,7 +2,14 @@
 //!
 //! It fails below TLS, where the faults of an embedded member cannot: packets that are lost on open connections.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::{Bytes, BytesMut};
 use tokio::{
@@ -26,7 +33,7 @@ const CHUNKS_MAX: usize = 64;
 /// A relay on a port of its own. It works on a runtime of its own too, so that it does not depend on the test's.
 pub struct Relay {
     port: Port,
-    upstream: String,
+    upstreams: Arc<Upstreams>,
     weather: watch::Sender<Weather>,
     /// Ends the listener and every connection through it; `None` while cut.
     line: parking_lot::Mutex<Option<Line>>,
@@ -39,6 +46,25 @@ pub struct Relay {
 struct Weather {
     hangs: bool,
     delay: Duration,
+}
+
+/// The servers behind it. Each connection goes to the next one that accepts it.
+struct Upstreams {
+    addresses: Vec<String>,
+    next: AtomicUsize,
+}
+
+impl Upstreams {
+    async fn connect(&self) -> Option<TcpStream> {
+        let first = self.next.fetch_add(1, Ordering::Relaxed);
+        for at in 0..self.addresses.len() {
+            let address = self.addresses.get((first + at) % self.addresses.len())?;
+            if let Ok(upstream) = TcpStream::connect(address).await {
+                return Some(upstream);
+            }
+        }
+        None
+    }
 }
 
 struct Line {
@@ -54,6 +80,11 @@ impl Relay {
 
     /// Relays to any address.
     pub async fn to(upstream: &str) -> Self {
+        Self::among(&[upstream.to_owned()]).await
+    }
+
+    /// Relays to several addresses in turn, as a load balancer does.
+    pub async fn among(upstreams: &[String]) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("relay")
@@ -62,7 +93,7 @@ impl Relay {
             .expect("a runtime");
         let relay = Self {
             port: Port::reserve(),
-            upstream: upstream.to_owned(),
+            upstreams: Arc::new(Upstreams { addresses: upstreams.to_vec(), next: AtomicUsize::new(0) }),
             weather: watch::Sender::new(Weather::default()),
             line: parking_lot::Mutex::new(None),
             runtime: Some(runtime),
@@ -116,8 +147,13 @@ impl Relay {
         let addr = self.addr();
         let listener = runtime.spawn(TcpListener::bind(addr)).await.expect("a task").expect("our own port");
         let line = Line { tasks: TaskTracker::new(), end: CancellationToken::new() };
-        let accept =
-            accept(listener, self.upstream.clone(), self.weather.subscribe(), line.tasks.clone(), line.end.clone());
+        let accept = accept(
+            listener,
+            Arc::clone(&self.upstreams),
+            self.weather.subscribe(),
+            line.tasks.clone(),
+            line.end.clone(),
+        );
         line.tasks.spawn_on(line.end.clone().run_until_cancelled_owned(accept), runtime);
         *self.line.lock() = Some(line);
     }
@@ -133,23 +169,23 @@ impl Drop for Relay {
 
 async fn accept(
     listener: TcpListener,
-    upstream: String,
+    upstreams: Arc<Upstreams>,
     weather: watch::Receiver<Weather>,
     tasks: TaskTracker,
     end: CancellationToken,
 ) {
     while let Ok((downstream, _)) = listener.accept().await {
-        let carry = carry(downstream, upstream.clone(), weather.clone());
+        let carry = carry(downstream, Arc::clone(&upstreams), weather.clone());
         tasks.spawn(end.clone().run_until_cancelled_owned(carry));
     }
 }
 
-async fn carry(downstream: TcpStream, upstream: String, mut weather: watch::Receiver<Weather>) {
+async fn carry(downstream: TcpStream, upstreams: Arc<Upstreams>, mut weather: watch::Receiver<Weather>) {
     // A relay that hangs does not so much as connect.
     if weather.wait_for(|weather| !weather.hangs).await.is_err() {
         return;
     }
-    let Ok(upstream) = TcpStream::connect(upstream).await else { return };
+    let Some(upstream) = upstreams.connect().await else { return };
     downstream.set_nodelay(true).ok();
     upstream.set_nodelay(true).ok();
     let ((from_down, to_down), (from_up, to_up)) = (downstream.into_split(), upstream.into_split());

@@ -233,9 +233,14 @@ async fn edited(stage: &Stage) {
     holds(stage, "5", "b:6").await;
     let shown = stage.kubectl(&["get", "deployment", "dressed", "-o", "json"]).await;
     let mut edited: Value = serde_json::from_str(&shown.ok().replace("b:6", "b:7")).unwrap();
-    // Pods come and go, and each is another revision.
     edited["metadata"].as_object_mut().unwrap().remove("resourceVersion");
-    stage.kubectl_with(&["replace", "-f", "-"], &edited).await.ok();
+    // Pods come and go, and each is another revision. kubectl asks for the revision of now, and replaces that.
+    eventually(SOON, async || {
+        let replaced = stage.kubectl_with(&["replace", "-f", "-"], &edited).await;
+        if replaced.code == Some(0) || !replaced.stderr.contains("Conflict") { Ok(replaced) } else { Err(replaced) }
+    })
+    .await
+    .ok();
     holds(stage, "5", "b:7").await;
     // Bounds: 4 in each member, 5 in the west.
     stage.kubectl(&["scale", "deployment", "dressed", "--replicas=13"]).await.ok();
