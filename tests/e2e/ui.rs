@@ -121,8 +121,10 @@ async fn searched_by_keys(browser: &mut Browser) {
 /// `follower` has a part that is not the home's.
 async fn an_object_has_parts_and_logs(browser: &mut Browser, follower: &Member) {
     browser.press(&["/"]).await;
-    browser.write("kind:deployments placed").await;
+    browser.write("kind:deployments place").await;
     browser.see(".grid", "placed").await;
+    // A search that is about to begin leads nobody away from what was opened.
+    browser.write("d").await;
     browser.press(&["ArrowDown", "Enter"]).await;
     browser.see("pre", "kind: Deployment").await;
     browser.miss("pre", "managedFields").await;

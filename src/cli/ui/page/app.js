@@ -141,6 +141,8 @@ function SearchBox({ route }) {
   // The address changes by a link, or by the button to go back.
   useEffect(() => {
     const isBegun = route.view === 'search' && route.text.endsWith(' ');
+    // What was typed last is not looked for once something else is shown, such as an object that was opened at once.
+    if (route.view !== 'search') clearTimeout(timer.current);
     // What is being typed is ahead of the address.
     if (route.view !== 'search' || isBegun || document.activeElement !== input.current) setText(shown);
     if (isBegun) input.current.focus();
