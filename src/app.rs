@@ -116,7 +116,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
             None => Duration::MAX,
         };
         if timeout(most, app.drain()).await.is_err() {
-            // Another process may write the mirror by now.
+            // Who has lost the state can write nothing.
             if lost.get().is_none() {
                 app.stores.end().await;
             }

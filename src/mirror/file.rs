@@ -425,7 +425,9 @@ fn prove(sql: Sql<'_>, key: Option<&StateKey>) -> Result<(), SqlError> {
         }
         (Some(_), None) => {}
     }
-    sql.execute("DELETE FROM feeds WHERE \"group\" = '' AND resource = 'secrets'", &[])?;
+    for table in ["feeds", "shown"] {
+        sql.execute(&format!("DELETE FROM {table} WHERE \"group\" = '' AND resource = 'secrets'"), &[])?;
+    }
     sql.execute("DELETE FROM key_proof", &[])?;
     if let Some(key) = key {
         let proof = key.seal(PROOF_PLACE, PROOF.as_bytes().to_vec())?;
@@ -559,7 +561,7 @@ fn feed_of(row: Row<'_>) -> Result<Option<MirroredKind>, SqlError> {
 
 /// A number that stands for a document.
 pub(super) fn digest_of(document: &[u8]) -> i64 {
-    store::digest_of([document]).cast_signed()
+    store::digest_of(document).cast_signed()
 }
 
 /// SQLite has no unsigned numbers.

@@ -44,7 +44,7 @@ impl Earlier {
     pub(super) fn of(snapshot: &Snapshot, last: Revision) -> Self {
         let known = |entry: &Arc<Entry>| {
             let parts = entry.parts.as_ref().map_or(Revision(0), |parts| parts.revision);
-            (digest_of([entry.key()]), Known { form: entry.form(), revision: entry.revision, parts })
+            (digest_of(entry.key()), Known { form: entry.form(), revision: entry.revision, parts })
         };
         let (head, last) = (snapshot.revision, last.max(snapshot.revision));
         Self { head, last, objects: snapshot.objects.values().map(known).collect() }
@@ -93,7 +93,7 @@ impl Recognizing {
 
     /// Gives an object that looks as it did the revision that it had; it takes the place of `before`.
     pub(super) fn replaces(&mut self, before: Option<&Entry>, after: Option<&mut Entry>) {
-        let Some(key) = before.or(after.as_deref()).map(|entry| digest_of([entry.key()])) else { return };
+        let Some(key) = before.or(after.as_deref()).map(|entry| digest_of(entry.key())) else { return };
         self.recognized.remove(&key);
         let Some((entry, known)) = after.zip(self.earlier.objects.get(&key)) else { return };
         if known.form == entry.form() && entry.stamp_all(known.revision, known.parts) {
@@ -121,12 +121,22 @@ impl Entry {
         }
         first_of(context)
     }
+
+    /// Makes this the state of `revision`, whose parts have been as they are since `parts`. Says whether that could be done, as
+    /// [`Self::stamp`] does.
+    fn stamp_all(&mut self, revision: Revision, parts: Revision) -> bool {
+        let is_stamped = self.stamp(revision);
+        if let Some(of) = self.parts.as_mut().and_then(Arc::get_mut).filter(|_| is_stamped) {
+            of.revision = parts;
+        }
+        is_stamped
+    }
 }
 
 /// A number that stands for some bytes, in any process.
-pub fn digest_of<'b>(pieces: impl IntoIterator<Item = &'b [u8]>) -> u64 {
+pub fn digest_of(bytes: &[u8]) -> u64 {
     let mut context = Context::new(&SHA256);
-    pieces.into_iter().for_each(|piece| context.update(piece));
+    context.update(bytes);
     first_of(context)
 }
 

@@ -210,15 +210,6 @@ impl Entry {
         true
     }
 
-    /// The same, where its parts have been as they are since `parts`.
-    pub(super) fn stamp_all(&mut self, revision: Revision, parts: Revision) -> bool {
-        let is_stamped = self.stamp(revision);
-        if let Some(of) = self.parts.as_mut().and_then(Arc::get_mut).filter(|_| is_stamped) {
-            of.revision = parts;
-        }
-        is_stamped
-    }
-
     /// Appends the object as an item of a list: built-in kinds leave `kind` and `apiVersion` out there, as Kubernetes does.
     pub fn write_item(&self, out: &mut Vec<u8>) {
         let json = self.json();

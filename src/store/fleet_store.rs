@@ -389,10 +389,15 @@ impl FleetStore {
 
     /// Lets watches and paged lists begin. From here on every change is logged.
     pub fn open(&self) {
-        if !self.published.load().opened {
+        if !self.is_open() {
             self.show_all();
             self.write(Sequencer::open);
         }
+    }
+
+    /// Says whether every change is logged.
+    pub fn is_open(&self) -> bool {
+        self.published.load().opened
     }
 
     /// Shows what came in while nobody looked, and not all of it under one lock.

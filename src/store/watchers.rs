@@ -28,10 +28,9 @@ impl FleetStore {
         // Between this kind's head and the last revision of all nothing of this kind happened, once all that is below it has
         // been published.
         let head = self.published_at(revision).snapshot.revision;
-        let floor = self.log.floor();
         if !self.log.has_all_after(revision) || revision > head.max(self.last()) {
             self.expired.fetch_add(1, Ordering::Relaxed);
-            return Err(Expired { floor });
+            return Err(Expired { floor: self.log.floor() });
         }
         Ok(self.places.begin(revision, self.log.offset_at(revision), self.log.stream(interest)))
     }

@@ -80,7 +80,9 @@ impl Stores {
         self.write_changes(mirror, &mut self.mirrored.lock())?;
         for running in self.all_running() {
             let (store, gvr) = (&running.store, &running.store.spec().gvr);
-            if let Some(shown) = Some(store).filter(|_| running.together.is_some()).and_then(|store| store.shown()) {
+            if running.together.is_some()
+                && let Some(shown) = store.shown()
+            {
                 mirror.keep_shown(gvr, &shown)?;
             }
         }

@@ -111,7 +111,7 @@ pub struct Stores {
     /// Where members' objects are kept for a restart, if they are.
     mirror: OnceLock<Arc<Mirror>>,
     /// What of the stores is in the mirror.
-    mirrored: Arc<Mutex<Mirrored>>,
+    mirrored: Mutex<Mirrored>,
     /// Why the mirror's tables cannot be written, while they cannot.
     unwritable: watch::Sender<Option<MirrorError>>,
     /// Bytes of objects; whoever would begin a further store above it is refused.
@@ -198,7 +198,7 @@ impl Stores {
             late: Late::default(),
             lock_holds: Arc::default(),
             mirror: OnceLock::new(),
-            mirrored: Arc::default(),
+            mirrored: Mutex::default(),
             unwritable: watch::Sender::new(None),
             bytes_max: AtomicU64::new(u64::MAX),
             tasks,

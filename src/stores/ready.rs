@@ -113,8 +113,10 @@ impl Stores {
             filled => filled?,
         }
         let unknown_parts = self.known_parts(&running, only, deadline.max(Instant::now())).await;
-        running.resumed(limit).await;
-        running.store.open();
+        if !running.store.is_open() {
+            running.resumed(limit).await;
+            running.store.open();
+        }
         let mut warnings = self.warnings(&running, reading);
         warnings.extend(unknown_parts);
         if is_lenient {

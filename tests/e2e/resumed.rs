@@ -1,6 +1,6 @@
 //! What clients notice of a kubefold that ends in order and starts again: nothing.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -81,9 +81,8 @@ async fn all(api: &Api, path: &str) -> BTreeSet<(String, String)> {
 }
 
 /// Two members with controllers, and a placed Deployment whose pods run.
-async fn fleet(bed: &Testbed) -> Kubefold {
-    let folder = tempfile::tempdir().unwrap();
-    let key = folder.keep().join("key");
+async fn fleet(bed: &Testbed, folder: &Path) -> Kubefold {
+    let key = folder.join("key");
     let file = FleetFile::default().member(&bed["east"], 1).member(&bed["west"], 1);
     let fleet = Kubefold::start_with(&file, &["--state-key-file", key_file(&key)]).await;
     let api = fleet.api().await;
@@ -134,7 +133,8 @@ async fn an_orderly_restart_costs_clients_nothing_and_a_kill_a_list() {
     let (east, west) = (&bed["east"], &bed["west"]);
     create_many(east, "many", 30, 100).await;
     create_many(west, "many", 30, 100).await;
-    let fleet = fleet(&bed).await;
+    let folder = tempfile::tempdir().unwrap();
+    let fleet = fleet(&bed, folder.path()).await;
     let api = fleet.api().await;
     let informer = Informer::start(&fleet.kubeconfig(), None, "configmaps", true);
     informer.synced(SOON).await;

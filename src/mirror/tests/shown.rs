@@ -46,4 +46,5 @@ fn what_was_shown_of_secrets_is_encrypted() {
     assert_eq!(Earlier::decode(&row(&directory)), None);
     assert_eq!(keyed(1).shown(&gvr), Some(shown));
     assert_eq!(keyed(2).shown(&gvr), None);
+    assert_eq!(keyed(1).shown(&gvr), None, "it was forgotten");
 }
