@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
-use kubefold_wire::protobuf::{Payload, Records};
+use kubefold_wire::protobuf::{OPENAPI_V2_ASKED, Payload, Records};
 use serde_json::{Value, json};
 
 use crate::deploy::with_two_identities;
@@ -304,16 +304,18 @@ async fn kubefolds_own_objects_are_seen_through_the_host(kubectl: &Kubectl, flee
     .await;
 }
 
-/// The definitions of kubefold's own kinds, as client-go reads them: messages, by name.
-async fn own_definitions(api: &Api) -> BTreeMap<String, Vec<u8>> {
-    let accept = ("accept", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf");
-    let answer = ask(api, "/openapi/v2", &[accept]).await;
+/// The paths and definitions of kubefold's own kinds, as client-go reads them: messages, by name.
+async fn own_openapi(api: &Api) -> BTreeMap<String, Vec<u8>> {
+    let answer = ask(api, "/openapi/v2", &[("accept", OPENAPI_V2_ASKED)]).await;
     assert_eq!(answer.status, StatusCode::OK, "{answer}");
-    // Document.definitions, Definitions.additional_properties; the name of each is its first field.
-    let all = fields(&answer.body, 9).flat_map(|definitions| fields(definitions, 1));
+    // Document.paths and Paths.path; Document.definitions and Definitions.additional_properties. The name of each is its first field.
+    let at = |one, two| fields(&answer.body, one).flat_map(move |below| fields(below, two));
+    let named = at(8, 2).chain(at(9, 1));
     let named =
-        all.map(|named| (String::from_utf8(fields(named, 1).next().unwrap().to_vec()).unwrap(), named.to_vec()));
-    named.filter(|(name, _)| name.starts_with("io.kubefold.v1alpha1.")).collect()
+        named.map(|named| (String::from_utf8(fields(named, 1).next().unwrap().to_vec()).unwrap(), named.to_vec()));
+    let is_own =
+        |name: &str| name.starts_with("io.kubefold.v1alpha1.") || name.starts_with("/apis/kubefold.io/v1alpha1/");
+    named.filter(|(name, _)| is_own(name)).collect()
 }
 
 fn fields(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
@@ -325,10 +327,15 @@ fn fields(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
 
 /// The aggregator makes its document of kubefold's JSON: what kubefold gives in protobuf itself is the same to the byte.
 async fn swagger_is_what_the_aggregator_makes_of_it(fleet: &Kubefold, host: &Member) {
-    let ours = own_definitions(&fleet.api().await).await;
-    assert!(ours.contains_key("io.kubefold.v1alpha1.ShadowResource"), "{:?}", ours.keys());
+    let ours = own_openapi(&fleet.api().await).await;
+    for name in [
+        "io.kubefold.v1alpha1.ShadowResource",
+        "/apis/kubefold.io/v1alpha1/namespaces/{namespace}/shadowresources/{name}",
+    ] {
+        assert!(ours.contains_key(name), "no {name} in {:?}", ours.keys());
+    }
     let theirs = eventually(SOON, async || {
-        let theirs = own_definitions(&host.api().await).await;
+        let theirs = own_openapi(&host.api().await).await;
         if theirs.len() < ours.len() { Err(format!("{:?}", theirs.keys())) } else { Ok(theirs) }
     })
     .await;

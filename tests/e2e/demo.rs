@@ -7,6 +7,7 @@ use std::{
 };
 
 use rustix::process::Signal;
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -127,6 +128,15 @@ async fn a_newcomer_sees_a_fleet_kills_a_member_and_divides_a_deployment() {
         left.ok().is_empty().then_some(()).ok_or(left.stdout)
     })
     .await;
+
+    // kubectl checks a list by OpenAPI v2 in protobuf.
+    let map =
+        |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "shop"}});
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [map("one"), map("two")]}).to_string();
+    let applied = kubectl.run_with_input(&["apply", "-f", "-"], &list).await;
+    assert_eq!(applied.ok(), "configmap/one created\nconfigmap/two created\n");
+    let refused = kubectl.run_with_input(&["apply", "-f", "-"], &list.replace("\"metadata\"", "\"metadat\"")).await;
+    assert!(refused.stderr.contains("unknown field \"metadat\""), "{refused}");
 
     demo.process.signal(Signal::INT);
     eventually(SOON, async || demo.process.exited().map(|code| assert!(code.success(), "{code}")).ok_or("still there"))

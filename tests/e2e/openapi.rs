@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
+use regex::bytes::{Captures, Regex};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use kubefold_wire::protobuf::{OPENAPI_V2_ASKED, Records, from_openapi_v2};
 use testbed::{
     Answer, Api, FleetFile, Kubefold, Member, MemberOptions, Testbed, binary, eventually, figure,
     samples::{deployment, namespace},
@@ -345,6 +347,32 @@ async fn a_member_that_hangs_costs_the_others_nothing() {
     .await;
 }
 
+/// What kubefold makes of the same JSON is the same to the byte, but for who may log in: the fields `security` and
+/// `securityDefinitions`, which are the last. A kube-apiserver writes the groups, kinds and versions of its aggregator in any order.
+async fn protobuf_is_what_a_kube_apiserver_makes_of_its_json(api: &Api) {
+    let kinds = Regex::new(r"(?-u:(?:(?:- |  )?(?:group|kind|version): [^\n]*\n){3})").unwrap();
+    let in_one_order = |body: &[u8]| {
+        kinds
+            .replace_all(body, |found: &Captures<'_>| {
+                let mut lines: Vec<&[u8]> =
+                    found[0].split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_start).collect();
+                lines.iter_mut().for_each(|line| *line = line.strip_prefix(b"- ").unwrap_or(line));
+                lines.sort_unstable();
+                lines.join(&b'\n')
+            })
+            .into_owned()
+    };
+    let theirs = in_one_order(&get(api, "/openapi/v2", &[("accept", OPENAPI_V2_ASKED)]).await.body);
+    let ours = in_one_order(&from_openapi_v2(&get(api, "/openapi/v2", &[]).await.json()));
+    let same = ours.iter().zip(&theirs).take_while(|(ours, theirs)| ours == theirs).count();
+    let around = |bytes: &[u8]| {
+        String::from_utf8_lossy(&bytes[same.saturating_sub(300)..bytes.len().min(same + 100)]).into_owned()
+    };
+    assert_eq!(same, ours.len(), "kubefold: {}\nkube-apiserver: {}", around(&ours), around(&theirs));
+    let rest: Vec<u32> = Records::new(&theirs[same..]).map(|record| record.unwrap().0).collect();
+    assert_eq!(rest, [12, 13]);
+}
+
 /// Headers that a client acts on.
 const HEADERS: [&str; 6] = ["content-type", "etag", "cache-control", "vary", "location", "content-length"];
 
@@ -356,10 +384,8 @@ async fn one_members_openapi_is_passed_through() {
     let (theirs, ours) = (bed["east"].api().await, fleet.api().await);
     let (core, apps) = (url(&theirs, "api/v1").await, url(&theirs, "apis/apps/v1").await);
     let tag = format!("\"{}\"", core.split_once("hash=").unwrap().1);
-    let (v2, v3) = (
-        "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
-        "application/com.github.proto-openapi.spec.v3@v1.0+protobuf",
-    );
+    let (v2, v3) = (OPENAPI_V2_ASKED, "application/com.github.proto-openapi.spec.v3@v1.0+protobuf");
+    protobuf_is_what_a_kube_apiserver_makes_of_its_json(&theirs).await;
     for (path, headers) in [
         ("/openapi/v3", vec![]),
         ("/openapi/v3", vec![("accept", v3)]),

@@ -85,6 +85,13 @@ pub fn negotiate(accept: &str, offers: &[Transform<'static>]) -> Option<Negotiat
     parse_accept(accept).iter().find_map(|clause| clause.accepts(offers))
 }
 
+/// Picks a media type of those that an endpoint has: the first that the most wanted clause takes. `None` is 406. An empty header
+/// takes anything.
+pub fn choose<'o>(accept: &str, offers: &[&'o str]) -> Option<&'o str> {
+    let accept = if accept.is_empty() { "*/*" } else { accept };
+    parse_accept(accept).iter().find_map(|clause| offers.iter().copied().find(|offer| clause.takes(offer)))
+}
+
 /// The `Accept` header as a Go server reads it: the first of several, empty if there is none.
 pub fn accept_header(headers: &HeaderMap) -> &str {
     headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default()

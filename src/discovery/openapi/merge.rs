@@ -10,7 +10,7 @@ use std::{
 
 use kubefold_wire::{
     locate::{NotAnObject, entries},
-    protobuf::{MalformedRecord, Payload, Records},
+    protobuf::{MalformedRecord, Payload, Records, push_nested},
     splice::push_string,
 };
 
@@ -162,29 +162,6 @@ fn at<'a>(message: &'a [u8], path: &[u32]) -> Result<Vec<&'a [u8]>, MergeError> 
 
 fn name(entry: &[u8]) -> Result<&[u8], MergeError> {
     at(entry, &[1])?.first().copied().ok_or(MergeError::Shape)
-}
-
-/// Writes `entry` inside as many messages as the path is long.
-pub(super) fn push_nested(path: &[u32], entry: &[u8], out: &mut Vec<u8>) {
-    let mut message = entry.to_vec();
-    for number in path.iter().rev() {
-        let mut outer = Vec::with_capacity(message.len() + 12);
-        push_varint(u64::from(*number) << 3 | 2, &mut outer);
-        push_varint(message.len() as u64, &mut outer);
-        outer.append(&mut message);
-        message = outer;
-    }
-    out.append(&mut message);
-}
-
-/// Writes a number as protobuf does.
-pub(super) fn push_varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        // The low seven bits, and that more follow.
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
 }
 
 #[cfg(test)]

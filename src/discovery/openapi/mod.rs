@@ -32,8 +32,9 @@ use self::{
 };
 use crate::{member::Member, respond::DiscoveryError, stores::Stores};
 use kubefold_wire::{
-    accept::{accept_header, parse_accept},
+    accept::{accept_header, choose},
     body::{Body, empty, full},
+    protobuf::{OPENAPI_V2, OPENAPI_V2_ASKED},
     warning::Warnings,
 };
 
@@ -43,10 +44,8 @@ const ATTEMPTS_MAX: usize = 3;
 const UNION: &str = "kubefold union 1";
 
 const JSON: &str = "application/json";
-const PROTOBUF_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 const PROTOBUF_V3: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
 /// As clients ask for it, and servers before 1.27 know it only so.
-const PROTOBUF_V2_ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 const PROTOBUF_V3_ASKED: &str = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf";
 
 /// Says whether [`OpenApi::answer`] answers this path.
@@ -371,22 +370,20 @@ fn with_own_hash(members: &str, own: &OwnSwagger) -> Arc<str> {
 
 /// The first encoding that the client takes; JSON where it does not say.
 fn encoding(spec: Spec, headers: &HeaderMap) -> Option<Encoding> {
-    let accept = Some(accept_header(headers)).filter(|accept| !accept.is_empty()).unwrap_or("*/*");
-    let protobuf = match spec {
-        Spec::V2 => [PROTOBUF_V2, PROTOBUF_V2_ASKED],
-        Spec::V3 => [PROTOBUF_V3, PROTOBUF_V3_ASKED],
+    let offers = match spec {
+        Spec::V2 => [JSON, OPENAPI_V2, OPENAPI_V2_ASKED],
+        Spec::V3 => [JSON, PROTOBUF_V3, PROTOBUF_V3_ASKED],
     };
-    parse_accept(accept).iter().find_map(|clause| match clause {
-        _ if clause.takes(JSON) => Some(Encoding::Json),
-        _ if protobuf.iter().any(|media_type| clause.takes(media_type)) => Some(Encoding::Protobuf),
-        _ => None,
+    choose(accept_header(headers), &offers).map(|chosen| match chosen {
+        JSON => Encoding::Json,
+        _ => Encoding::Protobuf,
     })
 }
 
 fn media_type_asked(question: &Question<'_>) -> &'static str {
     match (question.encoding, question.spec) {
         (Encoding::Json, _) => JSON,
-        (Encoding::Protobuf, Spec::V2) => PROTOBUF_V2_ASKED,
+        (Encoding::Protobuf, Spec::V2) => OPENAPI_V2_ASKED,
         (Encoding::Protobuf, Spec::V3) => PROTOBUF_V3_ASKED,
     }
 }
@@ -484,7 +481,7 @@ fn tag(question: &Question<'_>, hash: &str, headers: &mut HeaderMap) {
 fn content_type(question: &Question<'_>) -> HeaderValue {
     HeaderValue::from_static(match (question.encoding, question.spec) {
         (Encoding::Json, _) => JSON,
-        (Encoding::Protobuf, Spec::V2) => PROTOBUF_V2,
+        (Encoding::Protobuf, Spec::V2) => OPENAPI_V2,
         (Encoding::Protobuf, Spec::V3) => PROTOBUF_V3,
     })
 }
@@ -511,9 +508,9 @@ mod tests {
         for accept in ["*/*", "application/*", "application/json", "text/html, application/json;q=0.1"] {
             assert_eq!(of(Spec::V3, accept), Some(Encoding::Json), "{accept}");
         }
-        assert_eq!(of(Spec::V2, PROTOBUF_V2_ASKED), Some(Encoding::Protobuf));
+        assert_eq!(of(Spec::V2, OPENAPI_V2_ASKED), Some(Encoding::Protobuf));
         assert_eq!(of(Spec::V3, PROTOBUF_V3), Some(Encoding::Protobuf));
-        for accept in ["text/html", "application/vnd.kubernetes.protobuf", PROTOBUF_V2_ASKED] {
+        for accept in ["text/html", "application/vnd.kubernetes.protobuf", OPENAPI_V2_ASKED] {
             assert_eq!(of(Spec::V3, accept), None, "{accept}");
         }
     }

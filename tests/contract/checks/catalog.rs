@@ -1,5 +1,7 @@
 //! Discovery, OpenAPI, version and health.
 
+use kubefold_wire::protobuf::{OPENAPI_V2, OPENAPI_V2_ASKED};
+
 use crate::check::{Check, get};
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
@@ -17,6 +19,9 @@ pub(super) fn checks() -> Vec<Check> {
         for accept in ["*/*", "application/yaml", "text/html", "application/json;q=0.1, */*;q=0.1"] {
             all.push(get(path).accept(accept));
         }
+    }
+    for accept in [OPENAPI_V2, OPENAPI_V2_ASKED] {
+        all.push(get("/openapi/v2").accept(accept));
     }
     for path in ["/api", "/apis"] {
         all.push(get(path).accept(AGGREGATED).header("if-none-match", "\"nope\""));

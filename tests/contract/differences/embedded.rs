@@ -16,8 +16,6 @@ pub(super) const RULES: &[Rule] = &[
         &["body.buildDate", "body.compiler", "body.gitCommit", "body.goVersion", "body.platform"],
     ),
     rule("openapi-documents", &["GET /openapi/v3/version"], &["status", "header etag", "format", "body"]),
-    rule("openapi-documents", &["GET /openapi/v3 [accept: text/html]"], &["status", "header", "format", "body"]),
-    rule("openapi-documents", &["GET /openapi/v2 [accept: text/html]"], &["header content-type"]),
     rule("zeros-of-conversions", &["/horizontalpodautoscalers?includeObject=Object"], &["body.rows"]),
     rule(
         "zeros-of-conversions",

@@ -1,6 +1,9 @@
 //! `/openapi/v2`, `/openapi/v3`: documents that are made when they are first asked for.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
@@ -17,8 +20,9 @@ use crate::{
     serve::{discovery::allowed, json_response},
 };
 use kubefold_wire::{
-    accept::{accept_header, negotiate, not_acceptable},
+    accept::{accept_header, choose},
     body::{Body, empty, full},
+    protobuf::{OPENAPI_V2, OPENAPI_V2_ASKED, from_openapi_v2},
     status::Status,
 };
 
@@ -39,14 +43,19 @@ struct Documents {
 }
 
 struct Document {
-    bytes: Bytes,
+    json: Bytes,
+    /// Of version 2, made when a client first asks for it.
+    protobuf: OnceLock<Bytes>,
     hash: String,
 }
 
+const JSON: &str = "application/json";
+
 impl OpenApi {
-    /// Answers a question below `/openapi/`.
+    /// Answers a question below `/openapi/`. As a kube-apiserver's, the refusal of every encoding has no body, and the index does
+    /// not ask what the client takes.
     ///
-    /// Errors: 404, 405, 406.
+    /// Errors: 404, 405.
     pub(super) fn answer(&self, catalog: &Catalog, path: &str, parts: &Parts) -> Result<Response<Body>, Status> {
         allowed(parts)?;
         let documents = self.documents_of(catalog);
@@ -57,18 +66,25 @@ impl OpenApi {
             _ => None,
         };
         let document = document.ok_or_else(Status::no_such_path)?;
-        negotiate(accept_header(&parts.headers), &[]).ok_or_else(not_acceptable)?;
+        let offers: &[&str] = if path == "v2" { &[JSON, OPENAPI_V2, OPENAPI_V2_ASKED] } else { &[JSON] };
+        let chosen = if path == "v3" { Some(JSON) } else { choose(accept_header(&parts.headers), offers) };
         // The index has the hashes of all the others, and none of its own.
         let tag = if path == "v3" { String::new() } else { format!("\"{}\"", document.hash) };
         let asked = parts.headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
-        let mut response = if asked == Some(tag.as_str()) && !tag.is_empty() {
-            let mut response = Response::new(empty());
-            *response.status_mut() = StatusCode::NOT_MODIFIED;
-            response
-        } else {
-            json_response(full(document.bytes.clone()))
+        let mut response = match chosen {
+            None => bare(StatusCode::NOT_ACCEPTABLE),
+            Some(_) if asked == Some(tag.as_str()) && !tag.is_empty() => bare(StatusCode::NOT_MODIFIED),
+            Some(JSON) => json_response(full(document.json.clone())),
+            Some(_) => {
+                let mut response = json_response(full(document.protobuf()));
+                response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(OPENAPI_V2));
+                response
+            }
         };
         response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
+        if chosen.is_none() {
+            return Ok(response);
+        }
         if let Some(tag) = HeaderValue::from_str(&tag).ok().filter(|tag| !tag.is_empty()) {
             response.headers_mut().insert(header::ETAG, tag);
         }
@@ -92,9 +108,22 @@ impl OpenApi {
 
 impl Document {
     fn new(value: &serde_json::Value) -> Self {
-        let bytes = Bytes::from(value.to_string());
-        Self { hash: hash(&bytes), bytes }
+        let json = Bytes::from(value.to_string());
+        Self { hash: hash(&json), json, protobuf: OnceLock::new() }
     }
+
+    fn protobuf(&self) -> Bytes {
+        let made = || serde_json::from_slice(&self.json).map(|json| from_openapi_v2(&json)).unwrap_or_default().into();
+        self.protobuf.get_or_init(made).clone()
+    }
+}
+
+/// An answer without a body.
+fn bare(code: StatusCode) -> Response<Body> {
+    let mut response = Response::new(empty());
+    *response.status_mut() = code;
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
 }
 
 impl Documents {

@@ -48,6 +48,13 @@ fn web(image: &str) -> String {
     .to_string()
 }
 
+/// ConfigMaps in one document.
+fn list(names: &[&str]) -> String {
+    let item =
+        |name: &&str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": "v"}});
+    json!({"apiVersion": "v1", "kind": "List", "items": names.iter().map(item).collect::<Vec<_>>()}).to_string()
+}
+
 /// Commands as they are typed, and what they read.
 fn commands() -> Vec<(&'static str, String)> {
     let typed = [
@@ -113,6 +120,11 @@ fn commands() -> Vec<(&'static str, String)> {
         ("create -f -", r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"dat":{}}"#.to_owned()),
         ("get deployment applied -o yaml --show-managed-fields", String::new()),
         ("delete -f -", web("web:4")),
+        // A list is validated by OpenAPI v2 in protobuf.
+        ("apply -f -", list(&["one", "two"])),
+        ("replace -f -", list(&["two", "one"])),
+        ("apply -f -", list(&["one"]).replace("data", "dat")),
+        ("delete -f -", list(&["one", "two"])),
     ]);
     commands
 }

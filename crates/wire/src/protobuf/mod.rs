@@ -14,6 +14,7 @@
 //! - `decode`: messages to JSON objects
 //! - `encode`: JSON objects to messages, and `leaf` values that are none
 //! - `message`: messages put into envelopes, lists and events of watches
+//! - `openapi`: documents of OpenAPI v2, which are messages of their own
 //! - `values`: the types whose JSON is written by hand in Go
 
 mod chunks;
@@ -23,6 +24,7 @@ mod envelope;
 mod error;
 mod leaf;
 mod message;
+mod openapi;
 mod records;
 mod schema;
 #[cfg(test)]
@@ -39,6 +41,7 @@ pub use error::{EncodeError, JSON_BYTES_MAX, MEDIA_TYPE, NESTING_MAX, ProtobufEr
 pub use records::{MalformedRecord, Payload, Records};
 
 pub use message::{ListOpening, MessageType, record_len, write_event, write_object};
+pub use openapi::{OPENAPI_V2, OPENAPI_V2_ASKED, from_openapi_v2, push_nested};
 
 use decode::Decoder;
 use envelope::{Content, Envelope};
