@@ -74,6 +74,7 @@ fn made(definition: &Value, converter: Option<Arc<dyn Converter>>, versions: &[&
         let has_status = version.pointer("/subresources/status").is_some_and(|status| !status.is_null());
         let scale = scale(version);
         let strategy = Custom {
+            api_version: format!("{group}/{name}"),
             types: Arc::clone(&types),
             type_name: type_name.clone(),
             has_status,
@@ -185,6 +186,7 @@ struct Stored {
 
 /// What is special to the objects of a definition, in one version.
 struct Custom {
+    api_version: String,
     types: Arc<Types>,
     type_name: String,
     has_status: bool,
@@ -338,11 +340,20 @@ impl Strategy for Custom {
         self.has_changed
     }
 
-    /// Versions differ in what their schemas know.
+    /// Versions differ in what their schemas know. The defaults are those of the version that the object is stored in.
     fn from_storage(&self, mut object: Value) -> Result<Value, ConversionError> {
-        if let Some(typed) = self.types.named(&self.type_name) {
+        let said = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+        let is_own = said == self.api_version;
+        let other = self.stored.as_ref().filter(|stored| !is_own && self.has_changed && stored.api_version == said);
+        if let Some(typed) = other.and_then(|stored| stored.types.named(&stored.type_name)) {
             prune(typed, &mut object);
             fill_defaults(typed, &mut object);
+        }
+        if let Some(typed) = self.types.named(&self.type_name) {
+            prune(typed, &mut object);
+            if is_own {
+                fill_defaults(typed, &mut object);
+            }
             object = arrange(typed, object);
         }
         Ok(object)

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{
     kinds::{Kind, Services},
-    registry::{Object, Registry, WriteOptions, create::stored, errors, meta, versions::Conversions},
+    registry::{Object, Registry, WriteOptions, errors, meta, versions::Conversions},
     storage::Record,
     stored::encode,
 };
@@ -102,7 +102,19 @@ impl Registry {
     pub(super) async fn storable(&self, kind: &Kind, object: &Value) -> Result<Storable, Status> {
         let own = || api_version(&kind.group, &kind.version);
         match kind.strategy.converter().filter(|converter| converter.stored() != own()) {
-            None => Ok(Storable { value: stored(kind, object)?, shown: None }),
+            None => {
+                let there =
+                    kind.strategy.to_storage(object.clone()).map_err(|error| errors::unstorable(kind, &error))?;
+                let value = encode(&there);
+                if there.get("apiVersion") == object.get("apiVersion") {
+                    return Ok(Storable { value, shown: None });
+                }
+                // What the version that is stored does not know is lost, and the client is told so.
+                let shown = kind.strategy.from_storage(there);
+                let mut shown = shown.map_err(|error| errors::unreadable(kind, meta::text(object, "name"), &error))?;
+                meta::set_type(&mut shown, kind);
+                Ok(Storable { value, shown: Some(shown) })
+            }
             Some(_) => Box::pin(self.converted_to_store(kind, object)).await,
         }
     }

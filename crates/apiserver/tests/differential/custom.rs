@@ -237,6 +237,61 @@ fn conflicts() -> Vec<Do> {
     ]
 }
 
+/// Objects that are written in another version than the stored one, which knows less of them.
+fn written_in_another_version() -> Vec<Do> {
+    const BEAR_DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/bears.stable.example.com";
+    const BEARS: &str = "/apis/stable.example.com/v1/namespaces/shop/bears";
+    const BEARS_V2: &str = "/apis/stable.example.com/v2/namespaces/shop/bears";
+    const BALU: &str = "/apis/stable.example.com/v2/namespaces/shop/bears/balu";
+    let in_v1 = json!({
+        "color": {"type": "string"}, "age": {"type": "integer", "default": 3}, "kilos": {"type": "integer", "default": 10},
+        "legs": {"type": "integer"},
+    });
+    let in_v2 = json!({
+        "color": {"type": "string"}, "size": {"type": "integer"}, "name": {"type": "string", "default": "bear"},
+        "kilos": {"type": "integer"}, "legs": {"type": "integer"}, "food": {"type": "string", "default": "honey"},
+    });
+    let mut more = in_v1.clone();
+    more["legs"]["default"] = 4.into();
+    more["food"] = json!({"type": "string"});
+    let both = |stored: &Value| json!([version("v1", true, stored.clone()), version("v2", false, in_v2.clone())]);
+    let bear = |version: &str, name: &str, spec: Value| {
+        let mut bear = fox(version, name, spec);
+        bear["kind"] = "Bear".into();
+        bear
+    };
+    vec![
+        ask("POST", DEFINITIONS, definition("bears", "Bear", both(&in_v1))),
+        until(BEARS, "/kind", "BearList".into()),
+        until(BEARS_V2, "/kind", "BearList".into()),
+        ask(
+            "POST",
+            "/apis/stable.example.com/v2/namespaces/shop/bears?dryRun=All",
+            bear("v2", "dry", json!({"size": 1})),
+        ),
+        ask("POST", BEARS_V2, bear("v2", "balu", json!({"color": "grey", "size": 4, "age": 9}))),
+        read(BALU),
+        ask("PATCH", BALU, json!({"spec": {"size": 5}})),
+        ask("PATCH", BALU, json!({"spec": {"size": 6, "color": "brown"}})),
+        ask("PUT", BALU, bear("v2", "balu", json!({"size": 7}))),
+        read("/apis/stable.example.com/v1/namespaces/shop/bears/balu"),
+        ask("POST", BEARS, bear("v1", "ted", json!({"color": "white"}))),
+        read("/apis/stable.example.com/v2/namespaces/shop/bears/ted"),
+        read(BEARS_V2),
+        // The schema of the stored version changes.
+        ask("PATCH", BEAR_DEFINITION, json!({"spec": {"versions": both(&more)}})),
+        until("/apis/stable.example.com/v1/namespaces/shop/bears/balu", "/spec/legs", 4.into()),
+        until(BALU, "/spec/legs", 4.into()),
+        read(BALU),
+        read(BEARS_V2),
+        ask("PATCH", BALU, json!({"spec": {"kilos": 11}})),
+        ask("POST", BEARS_V2, bear("v2", "new", json!({"size": 4}))),
+        ask("DELETE", BALU, Value::Null),
+        ask("DELETE", BEAR_DEFINITION, Value::Null),
+        until(BEARS, "/code", 404.into()),
+    ]
+}
+
 fn ends() -> Vec<Do> {
     const HELD: &str = "/apis/stable.example.com/v2/namespaces/shop/foxes/held";
     let mut held = fox("v2", "held", json!({}));
@@ -396,7 +451,7 @@ async fn definitions_and_their_objects_live_as_at_a_kube_apiserver() {
     }
     let (said, told) = tokio::join!(openapi::all_told(&real), openapi::all_told(&own));
     differences("owls and /openapi/v2", &said, &told, &mut wrong);
-    for doings in [objects(), defaults(), statuses(), changes(), conflicts(), ends()] {
+    for doings in [objects(), written_in_another_version(), defaults(), statuses(), changes(), conflicts(), ends()] {
         compare(&real, &own, doings, &mut wrong).await;
     }
     for path in TWICE {
