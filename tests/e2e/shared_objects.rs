@@ -57,11 +57,11 @@ async fn comes_and_goes(api: &Api, members: [&Member; 2], collection: &str, obje
     assert_eq!((listed.len(), holders(listed[0])), (1, both.as_str()), "one object, however many hold it");
     assert!(revision(listed[0]) >= revision(&grown));
 
-    // A definition is gone when the member has looked for objects of its kind.
+    // A definition is gone when the member has looked for objects of its kind, and it waits longer after each failure.
     let delete = async |member: &Member| {
         let answer = member.request(Method::DELETE, &one, "").await;
         assert!(answer.status.is_success(), "{answer}");
-        eventually(SOON, async || {
+        eventually(3 * SOON, async || {
             let gone = member.request(Method::GET, &one, "").await;
             if gone.status == StatusCode::NOT_FOUND { Ok(()) } else { Err(format!("{}: {gone}", member.name())) }
         })
