@@ -63,12 +63,18 @@ signal() {
   # shellcheck disable=SC2046 # a list of numbers
   kill "-$1" $(processes) 2>/dev/null || true
 }
-# Waits until they have stopped: a process may answer on until it takes the signal.
-stopped() {
-  local process
-  for process in $(processes); do
-    while grep -qs '^State:.[^TZX]' "/proc/$process/status"; do sleep 0.01; done
+# Stops one, and waits until it has stopped: a process may answer on until it takes the signal.
+stop() {
+  while grep -qs '^State:.[^TZX]' "/proc/$1/status"; do
+    kill -STOP "$1" 2>/dev/null || true
+    sleep 0.01
   done
+}
+# The postmaster first, which starts no further child then.
+stop_all() {
+  local process
+  stop "$server"
+  for process in $(processes); do stop "$process"; done
 }
 trap 'kill -CONT $server || true; kill -QUIT $server || true; wait $server || true; rm -rf "$folder"' EXIT
 start
@@ -76,7 +82,7 @@ ln -s "$bin/psql" "$folder/psql"
 echo ready
 while read -r order; do
   case $order in
-    pause) signal STOP; stopped ;;
+    pause) stop_all ;;
     resume) signal CONT ;;
     kill) signal KILL; wait $server || true ;;
     start) start ;;
