@@ -32,10 +32,7 @@ use kubefold_serving::{
     replica,
     upgrade::{OnceUpgraded, UpgradeAsked, WebSocketAsked, is_of_another_site},
 };
-use kubefold_wire::{
-    body::{Body, empty},
-    status::Status,
-};
+use kubefold_wire::{body::Body, status::Status};
 
 /// For a credential without an end.
 const LIFE_MAX: Duration = Duration::from_hours(365 * 24);
@@ -258,9 +255,7 @@ impl<H: Handler> Answer for Gate<H> {
             response.extensions_mut().insert(tunnel.with(credential.clone()));
         }
         let response = self.deliveries.bounded(response, credential);
-        let response = self.served.answered(&came, started.elapsed(), response);
-        // hyper sends what it is given, and over HTTP/2 a body in answer to HEAD is a protocol error.
-        Ok(if method == http::Method::HEAD { response.map(|_| empty()) } else { response })
+        Ok(self.served.answered(&came, started.elapsed(), response))
     }
 }
 

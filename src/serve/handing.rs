@@ -138,7 +138,7 @@ impl Handing {
         if let (Some(user), Some(seat)) = (replica::take_caller(response.headers_mut()), seat) {
             seat.belongs_to(&user);
         }
-        if asked.method == Method::HEAD { response.map(|_| empty()) } else { response }
+        response
     }
 
     async fn ask(

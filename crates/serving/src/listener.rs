@@ -11,7 +11,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use http::{Request, Response, StatusCode, header};
+use http::{Method, Request, Response, StatusCode, header};
 use hyper::{body::Incoming, rt::Executor, service::service_fn, upgrade};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -34,7 +34,7 @@ use crate::{
     upgrade::OnceUpgraded,
 };
 use kubefold_wire::{
-    body::Body,
+    body::{Body, empty},
     status::{Reason, Status},
 };
 
@@ -322,6 +322,7 @@ impl<A: Answer> Server<A> {
         seat: Seat,
     ) -> Result<Response<Body>, Closed> {
         let upgraded = upgrade::on(&mut request);
+        let is_head = request.method() == Method::HEAD;
         request.extensions_mut().insert(seat.clone());
         let mut response = self.answer.answer(request, peer).await?;
         let once = response.extensions_mut().remove::<OnceUpgraded>();
@@ -341,7 +342,8 @@ impl<A: Answer> Server<A> {
                 drop(seat);
             });
         }
-        Ok(response)
+        // hyper sends what it is given, and over HTTP/2 a body in answer to HEAD is a protocol error.
+        Ok(if is_head { response.map(|_| empty()) } else { response })
     }
 
     /// The protocol is the one agreed on by ALPN: guessing it from bytes would let a silent client hold a permit.

@@ -184,6 +184,18 @@ struct Stored {
     type_name: String,
 }
 
+impl Stored {
+    /// What is stored of an object, with the defaults.
+    fn complete(&self, mut object: Value) -> Value {
+        if let Some(typed) = self.types.named(&self.type_name) {
+            prune(typed, &mut object);
+            fill_defaults(typed, &mut object);
+            object = arrange(typed, object);
+        }
+        object
+    }
+}
+
 /// What is special to the objects of a definition, in one version.
 struct Custom {
     api_version: String,
@@ -317,12 +329,7 @@ impl Strategy for Custom {
             return Ok(object);
         };
         put(&mut object, "apiVersion", Some(stored.api_version.clone().into()));
-        if let Some(typed) = stored.types.named(&stored.type_name) {
-            prune(typed, &mut object);
-            fill_defaults(typed, &mut object);
-            object = arrange(typed, object);
-        }
-        Ok(object)
+        Ok(stored.complete(object))
     }
 
     fn converter(&self) -> Option<&dyn Converter> {
@@ -345,9 +352,8 @@ impl Strategy for Custom {
         let said = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
         let is_own = said == self.api_version;
         let other = self.stored.as_ref().filter(|stored| !is_own && self.has_changed && stored.api_version == said);
-        if let Some(typed) = other.and_then(|stored| stored.types.named(&stored.type_name)) {
-            prune(typed, &mut object);
-            fill_defaults(typed, &mut object);
+        if let Some(stored) = other {
+            object = stored.complete(object);
         }
         if let Some(typed) = self.types.named(&self.type_name) {
             prune(typed, &mut object);

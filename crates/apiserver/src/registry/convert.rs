@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{
     kinds::{Kind, Services},
-    registry::{Object, Registry, WriteOptions, errors, meta, versions::Conversions},
+    registry::{Object, Registry, WriteOptions, create::to_store, errors, from_store, meta, versions::Conversions},
     storage::Record,
     stored::encode,
 };
@@ -103,17 +103,12 @@ impl Registry {
         let own = || api_version(&kind.group, &kind.version);
         match kind.strategy.converter().filter(|converter| converter.stored() != own()) {
             None => {
-                let there =
-                    kind.strategy.to_storage(object.clone()).map_err(|error| errors::unstorable(kind, &error))?;
+                let there = to_store(kind, object.clone())?;
                 let value = encode(&there);
-                if there.get("apiVersion") == object.get("apiVersion") {
-                    return Ok(Storable { value, shown: None });
-                }
                 // What the version that is stored does not know is lost, and the client is told so.
-                let shown = kind.strategy.from_storage(there);
-                let mut shown = shown.map_err(|error| errors::unreadable(kind, meta::text(object, "name"), &error))?;
-                meta::set_type(&mut shown, kind);
-                Ok(Storable { value, shown: Some(shown) })
+                let is_other = there.get("apiVersion") != object.get("apiVersion");
+                let shown = is_other.then(|| from_store(kind, there, meta::text(object, "name"))).transpose()?;
+                Ok(Storable { value, shown })
             }
             Some(_) => Box::pin(self.converted_to_store(kind, object)).await,
         }
@@ -122,7 +117,7 @@ impl Registry {
     async fn converted_to_store(&self, kind: &Kind, object: &Value) -> Result<Storable, Status> {
         let Some(converter) = kind.strategy.converter() else { return Err(Status::internal("no converter")) };
         let there = self.one_converted(kind, object.clone(), converter.stored()).await?;
-        let there = kind.strategy.to_storage(there).map_err(|error| errors::unstorable(kind, &error))?;
+        let there = to_store(kind, there)?;
         let value = encode(&there);
         let back = self.one_converted(kind, there, &api_version(&kind.group, &kind.version)).await?;
         Ok(Storable { value, shown: Some(kept(kind, back)) })

@@ -176,10 +176,16 @@ impl Registry {
 
 /// The bytes that are stored of an object.
 ///
-/// Errors: 400, if it cannot be said in the version that is stored.
+/// Errors: as [`to_store`].
 pub(super) fn stored(kind: &Kind, object: &Value) -> Result<Bytes, Status> {
-    let stored = kind.strategy.to_storage(object.clone()).map_err(|error| errors::unstorable(kind, &error))?;
-    Ok(encode(&stored))
+    Ok(encode(&to_store(kind, object.clone())?))
+}
+
+/// An object in the version that is stored.
+///
+/// Errors: 400, if it cannot be said in that version.
+pub(super) fn to_store(kind: &Kind, object: Value) -> Result<Value, Status> {
+    kind.strategy.to_storage(object).map_err(|error| errors::unstorable(kind, &error))
 }
 
 /// Says the kind and version of the request in an object.

@@ -249,9 +249,7 @@ impl Registry {
         if object.is_of(kind) && (!kind.strategy.rereads() || kind.strategy.converter().is_some()) {
             return Ok(object);
         }
-        let value = kind.strategy.from_storage(object.stored());
-        let mut value = value.map_err(|error| errors::unreadable(kind, object.name(), &error))?;
-        meta::set_type(&mut value, kind);
+        let value = from_store(kind, object.stored(), object.name())?;
         Ok(Object::of_value(object.key(), &value, revision))
     }
 
@@ -262,6 +260,16 @@ impl Registry {
         let object = Self::object(kind, record, revision)?;
         Ok(if kind.strategy.decorates() { shown_value(kind, object.key(), object.stored(), revision) } else { object })
     }
+}
+
+/// What is stored of an object, as this kind has it.
+///
+/// Errors: 500, if it cannot be said in this version.
+fn from_store(kind: &Kind, stored: Value, name: &str) -> Result<Value, Status> {
+    let value = kind.strategy.from_storage(stored);
+    let mut value = value.map_err(|error| errors::unreadable(kind, name, &error))?;
+    meta::set_type(&mut value, kind);
+    Ok(value)
 }
 
 /// An object as it is shown.

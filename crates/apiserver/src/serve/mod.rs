@@ -54,7 +54,7 @@ use kubefold_serving::{
 };
 use kubefold_table::Printer;
 use kubefold_wire::{
-    body::{Body, empty, full},
+    body::{Body, full},
     deadline,
     info::{RequestInfo, without_tail},
     media::{self, is_built_in},
@@ -206,7 +206,6 @@ impl ApiServer {
     pub async fn answer(&self, request: Request<Body>) -> Response<Body> {
         let audit = request.headers().get(AUDIT_ID).cloned();
         let (mut parts, body) = request.into_parts();
-        let is_head = parts.method == Method::HEAD;
         let warned = Warned::default();
         parts.extensions.insert(warned.clone());
         let answered = Box::pin(self.bounded(&parts, body)).await;
@@ -224,8 +223,7 @@ impl ApiServer {
             headers.insert(AUDIT_ID, audit);
         }
         headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
-        // hyper sends what it is given, and over HTTP/2 a body in answer to HEAD is a protocol error.
-        if is_head { response.map(|_| empty()) } else { response }
+        response
     }
 
     /// Answers within the bounds of time and number.

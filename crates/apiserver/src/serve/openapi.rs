@@ -17,7 +17,7 @@ use crate::{
         builtin_kind,
         openapi::{Part, Served, hash, v2, v3, v3_index},
     },
-    serve::{discovery::allowed, json_response},
+    serve::discovery::allowed,
 };
 use kubefold_wire::{
     accept::{accept_header, choose},
@@ -68,23 +68,20 @@ impl OpenApi {
         let document = document.ok_or_else(Status::no_such_path)?;
         let offers: &[&str] = if path == "v2" { &[JSON, OPENAPI_V2, OPENAPI_V2_ASKED] } else { &[JSON] };
         let chosen = if path == "v3" { Some(JSON) } else { choose(accept_header(&parts.headers), offers) };
+        let Some(chosen) = chosen else { return Ok(bare(StatusCode::NOT_ACCEPTABLE)) };
         // The index has the hashes of all the others, and none of its own.
         let tag = if path == "v3" { String::new() } else { format!("\"{}\"", document.hash) };
         let asked = parts.headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
-        let mut response = match chosen {
-            None => bare(StatusCode::NOT_ACCEPTABLE),
-            Some(_) if asked == Some(tag.as_str()) && !tag.is_empty() => bare(StatusCode::NOT_MODIFIED),
-            Some(JSON) => json_response(full(document.json.clone())),
-            Some(_) => {
-                let mut response = json_response(full(document.protobuf()));
-                response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(OPENAPI_V2));
-                response
-            }
+        let mut response = if asked == Some(tag.as_str()) && !tag.is_empty() {
+            bare(StatusCode::NOT_MODIFIED)
+        } else {
+            let (media_type, bytes) =
+                if chosen == JSON { (JSON, document.json.clone()) } else { (OPENAPI_V2, document.protobuf()) };
+            let mut response = bare(StatusCode::OK);
+            *response.body_mut() = full(bytes);
+            response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+            response
         };
-        response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
-        if chosen.is_none() {
-            return Ok(response);
-        }
         if let Some(tag) = HeaderValue::from_str(&tag).ok().filter(|tag| !tag.is_empty()) {
             response.headers_mut().insert(header::ETAG, tag);
         }
@@ -122,7 +119,9 @@ impl Document {
 fn bare(code: StatusCode) -> Response<Body> {
     let mut response = Response::new(empty());
     *response.status_mut() = code;
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    headers.insert(header::VARY, HeaderValue::from_static("Accept"));
     response
 }
 

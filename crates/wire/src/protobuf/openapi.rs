@@ -121,19 +121,24 @@ static OF_BODY: Message = Message(&[&[
     ("schema", One(&[], &SCHEMA)),
 ]]);
 
-static OF_QUERY: Message = Message(&[PARAMETER, &[("allowEmptyValue", Flag)], PARAMETER_VALUE]);
+static OF_QUERY: Message = Message(&[
+    PARAMETER,
+    &[("allowEmptyValue", Flag)],
+    PARAMETER_TYPE,
+    BOUNDS,
+    &[("enum", Anys), ("multipleOf", Double)],
+]);
 
 /// That of a header has the same fields.
-static OF_PATH: Message = Message(&[PARAMETER, PARAMETER_VALUE]);
+static OF_PATH: Message = Message(&[PARAMETER, PARAMETER_TYPE, BOUNDS, &[("enum", Anys), ("multipleOf", Double)]]);
 
 const PARAMETER: &[(&str, Form)] = &[("required", Flag), ("in", Text), ("description", Text), ("name", Text)];
 
-const PARAMETER_VALUE: &[(&str, Form)] = &[
-    ("type", Text),
-    ("format", Text),
-    ("items", Unwritten),
-    ("collectionFormat", Text),
-    ("default", Any),
+const PARAMETER_TYPE: &[(&str, Form)] =
+    &[("type", Text), ("format", Text), ("items", Unwritten), ("collectionFormat", Text), ("default", Any)];
+
+/// What a value may be, of a parameter and of a schema.
+const BOUNDS: &[(&str, Form)] = &[
     ("maximum", Double),
     ("exclusiveMaximum", Flag),
     ("minimum", Double),
@@ -144,42 +149,35 @@ const PARAMETER_VALUE: &[(&str, Form)] = &[
     ("maxItems", Count),
     ("minItems", Count),
     ("uniqueItems", Flag),
-    ("enum", Anys),
-    ("multipleOf", Double),
 ];
 
-static SCHEMA: Message = Message(&[&[
-    ("$ref", Text),
-    ("format", Text),
-    ("title", Text),
-    ("description", Text),
-    ("default", Any),
-    ("multipleOf", Double),
-    ("maximum", Double),
-    ("exclusiveMaximum", Flag),
-    ("minimum", Double),
-    ("exclusiveMinimum", Flag),
-    ("maxLength", Count),
-    ("minLength", Count),
-    ("pattern", Text),
-    ("maxItems", Count),
-    ("minItems", Count),
-    ("uniqueItems", Flag),
-    ("maxProperties", Count),
-    ("minProperties", Count),
-    ("required", Texts),
-    ("enum", Anys),
-    ("additionalProperties", SchemaOrFlag),
-    ("type", Types),
-    ("items", One(&[1], &SCHEMA)),
-    ("allOf", Many(&SCHEMA)),
-    ("properties", Named(1, &[], &SCHEMA)),
-    ("discriminator", Text),
-    ("readOnly", Flag),
-    ("xml", Unwritten),
-    ("externalDocs", Unwritten),
-    ("example", Any),
-]]);
+static SCHEMA: Message = Message(&[
+    &[
+        ("$ref", Text),
+        ("format", Text),
+        ("title", Text),
+        ("description", Text),
+        ("default", Any),
+        ("multipleOf", Double),
+    ],
+    BOUNDS,
+    &[
+        ("maxProperties", Count),
+        ("minProperties", Count),
+        ("required", Texts),
+        ("enum", Anys),
+        ("additionalProperties", SchemaOrFlag),
+        ("type", Types),
+        ("items", One(&[1], &SCHEMA)),
+        ("allOf", Many(&SCHEMA)),
+        ("properties", Named(1, &[], &SCHEMA)),
+        ("discriminator", Text),
+        ("readOnly", Flag),
+        ("xml", Unwritten),
+        ("externalDocs", Unwritten),
+        ("example", Any),
+    ],
+]);
 
 /// Writes a document of OpenAPI v2 as a message.
 ///
