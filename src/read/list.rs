@@ -16,16 +16,19 @@ use crate::{
     answer::form::Form,
     read::{
         answer::{CHUNK_BYTES, json_response, protobuf_response},
-        blocks::{self, Blocks, Objects, Packed, Packing},
+        blocks::{Blocks, Objects},
         filter::Filter,
         messages,
-        walk::{Step, Walk},
+        walk::Walk,
     },
     respond::ReadError,
     store::{Entry, FleetStore, KindSpec, Revision, Snapshot},
     view::ListOptions,
 };
-use kubefold_serving::encode::in_gzip;
+use kubefold_serving::{
+    encode::in_gzip,
+    packed::{self, Packer, Step},
+};
 use kubefold_wire::{
     body::{Body, BodyError, full},
     form::list_metadata,
@@ -53,35 +56,28 @@ pub(super) async fn list(
     let Shape { form, gzip } = shape;
     // What is shown under another name, and rows, which have ages, are nobody else's.
     let gzip = gzip.filter(|_| filter.echo.is_none() && form.written().is_some());
-    let packing = gzip.map(|blocks| Packing { blocks: Arc::clone(blocks), is_limited: filter.limit.is_some() });
+    let packer = gzip.map(|blocks| blocks.packer(form.clone(), filter.limit.is_some()));
     if form.is_protobuf() {
         let limit = options.limit.map_or(usize::MAX, |limit| limit.min(PAGE_ITEMS_MAX));
         let page = Page::collect(&snapshot, &filter, token, limit).await;
-        return Ok(page.in_protobuf(store, &snapshot, filter, form, packing).await);
+        return Ok(page.in_protobuf(store, &snapshot, filter, form, packer).await);
     }
     let Some(limit) = options.limit.or_else(|| form.is_sorted(spec).then_some(PAGE_ITEMS_MAX)) else {
         let after = token.map_or("", |token| token.after.as_str());
-        return Ok(whole(spec, snapshot, filter, form, after, packing).await);
+        return Ok(whole(spec, snapshot, filter, form, after, packer).await);
     };
     let mut page = Page::collect(&snapshot, &filter, token, limit.min(PAGE_ITEMS_MAX)).await;
     form.sort(spec, &mut page.items);
-    let Some(packing) = packing else { return Ok(page.response(store, &snapshot, filter, form)) };
+    let Some(packer) = packer else { return Ok(page.response(store, &snapshot, filter, form)) };
     let head = page.head(store, &snapshot, &filter, &form);
-    Ok(packed(blocks::json(packing, head, Objects::Collected(&page.items), form).await))
+    Ok(packed::json(packer, head, page.items.into_iter()).await.response(json_response))
 }
 
 /// How a list is to be written.
 pub(super) struct Shape<'a> {
     pub(super) form: Form,
     /// It goes out in gzip, made of these blocks where it can be.
-    pub(super) gzip: Option<&'a Arc<Blocks>>,
-}
-
-fn packed(body: Packed) -> Response<Body> {
-    match body {
-        Packed::Plain(json) => json_response(full(json)),
-        Packed::Gzip(body) => in_gzip(json_response(body)),
-    }
+    pub(super) gzip: Option<&'a Blocks>,
 }
 
 /// Answers a list as [`list`] does, and gives the objects in it.
@@ -204,12 +200,12 @@ impl Page {
         snapshot: &Snapshot,
         filter: Filter,
         form: Form,
-        packing: Option<Packing>,
+        packer: Option<Packer<Objects>>,
     ) -> Response<Body> {
         let mut head = self.head(store, snapshot, &filter, &form);
         form.end_items(true, &mut head);
-        if let Some(packing) = packing
-            && let Ok(Some(body)) = blocks::protobuf(packing, &head, &self.items, &form).await
+        if let Some(packer) = packer
+            && let Ok(Some(body)) = packed::protobuf(packer, &head, &self.items).await
         {
             return in_gzip(protobuf_response(body));
         }
@@ -300,13 +296,13 @@ async fn whole(
     filter: Filter,
     form: Form,
     after: &str,
-    packing: Option<Packing>,
+    packer: Option<Packer<Objects>>,
 ) -> Response<Body> {
     let mut head = Vec::with_capacity(CHUNK_BYTES);
     write_head(spec, &form, snapshot.revision, None, None, &mut head);
     let walk = Walk::new(snapshot, filter, after);
-    if let Some(packing) = packing {
-        return packed(blocks::json(packing, head, Objects::Walk(Box::new(walk)), form).await);
+    if let Some(packer) = packer {
+        return packed::json(packer, head, walk).await.response(json_response);
     }
     let body = WholeBody { out: head, walk, form, first: true, done: false };
     json_response(body.boxed_unsync())

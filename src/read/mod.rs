@@ -72,7 +72,7 @@ pub struct Reader {
     /// What long reads of all callers take.
     turns: Arc<Turns>,
     /// What was compressed for lists.
-    blocks: Arc<Blocks>,
+    blocks: Blocks,
     /// Ends watches cleanly when kubefold goes.
     drain: CancellationToken,
 }
@@ -80,7 +80,7 @@ pub struct Reader {
 impl Reader {
     /// Makes a reader.
     pub fn new(stores: Arc<Stores>, freshness: Freshness, drain: CancellationToken) -> Self {
-        Self { stores, freshness, turns: Arc::default(), blocks: Arc::default(), drain }
+        Self { stores, freshness, turns: Arc::default(), blocks: Blocks::default(), drain }
     }
 
     /// Answers a get of an object, or of a subresource that is the whole object to a kube-apiserver; `""` is none.

@@ -6,6 +6,7 @@ use crate::{
     read::filter::Filter,
     store::{Entry, Key, Snapshot},
 };
+use kubefold_serving::packed::Step;
 
 /// Objects that one step looks at. With selectors each may cost a search through its bytes: about a microsecond.
 const STEP_ITEMS_MAX: usize = 512;
@@ -19,17 +20,6 @@ pub(super) struct Walk {
     after: Vec<u8>,
     /// The keys under which alone matching objects can be, in order: a selector names an object, or a node.
     keys: Option<std::vec::IntoIter<Key>>,
-}
-
-/// What a step came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// Its reader has enough for now.
-    Stopped,
-    /// It looked at as many objects as one step may: others get their turn now.
-    Paused,
-    /// There are no more objects.
-    Done,
 }
 
 impl Walk {

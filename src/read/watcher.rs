@@ -18,7 +18,7 @@ use crate::{
         filter::Filter,
         list::has_room,
         turns::Pace,
-        walk::{Step, Walk},
+        walk::Walk,
     },
     respond::ReadError,
     store::{
@@ -26,7 +26,10 @@ use crate::{
         Snapshot, Transition,
     },
 };
-use kubefold_serving::audit::{self, Notes};
+use kubefold_serving::{
+    audit::{self, Notes},
+    packed::Step,
+};
 use kubefold_wire::{status::Status, watch::EventType};
 
 /// Records read from the log at once.

@@ -4,7 +4,7 @@
 use std::{io::Read, path::Path, time::Duration};
 
 use bytes::Bytes;
-use futures::{SinkExt, StreamExt};
+use futures::{SinkExt, StreamExt, future::join_all};
 use http::{HeaderMap, HeaderName, Method, Request, StatusCode, header};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
@@ -373,6 +373,20 @@ async fn what_is_large_is_compressed_as_a_kube_apiserver_does() {
     let headers = [(header::ACCEPT_ENCODING, "gzip")];
     let told = ask(&pair.ours, &Method::GET, &list, &headers, "").await;
     assert!(told.headers.contains_key(header::CONTENT_ENCODING) && told.body.len() < 64 << 10, "{:?}", told.headers);
+    // Large and small answers in turn on one connection, whose frames are gathered.
+    let http2 = Api::over_http2(&pair.fleet.kubeconfig()).await;
+    let asked = [list.clone(), format!("{maps}/texts%40east")].into_iter().cycle().take(40).enumerate();
+    join_all(asked.map(async |(at, path)| {
+        let accept = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"][at % 3];
+        for encodings in ["identity", "gzip"] {
+            let headers = [(header::ACCEPT, accept), (header::ACCEPT_ENCODING, encodings)];
+            let over_1 = ask(&pair.ours, &Method::GET, &path, &headers, "").await;
+            let over_2 = ask(&http2, &Method::GET, &path, &headers, "").await;
+            assert!(plain(&over_1) == plain(&over_2), "{path} {headers:?}");
+            assert_eq!(over_1.headers.get(header::CONTENT_ENCODING), over_2.headers.get(header::CONTENT_ENCODING));
+        }
+    }))
+    .await;
 }
 
 fn plain(answer: &Answer) -> Vec<u8> {

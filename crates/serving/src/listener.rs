@@ -28,6 +28,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    gather::Gather,
     peer::Peer,
     shares::{Share, Shares},
     tls::Tls,
@@ -292,7 +293,7 @@ impl<A: Answer> Server<A> {
             }
         });
         let builder = self.builder(http2, anonymous);
-        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+        let connection = builder.serve_connection_with_upgrades(TokioIo::new(Gather::new(stream, http2)), service);
         let mut connection = pin!(connection);
         let life = async {
             sleep(self.limits.anonymous_life).await;

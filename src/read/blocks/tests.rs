@@ -11,8 +11,10 @@ use crate::{
     store::{FleetStore, Identities, KindSpec, LogLimits, Naming, Revisions, Shared, Snapshot},
     view::FleetSelector,
 };
+use kubefold_serving::{encode::GZIP_ABOVE_BYTES, packed::Packed};
 use kubefold_wire::{
     accept::PARTIAL_OBJECT_LIST,
+    body::Body,
     resource::{Gvk, Gvr},
     selector::FieldSelector,
     watch::{Event, EventType},
@@ -84,10 +86,6 @@ fn entries(snapshot: &Snapshot) -> Vec<Arc<Entry>> {
     snapshot.range("", b"").cloned().collect()
 }
 
-fn packing(blocks: &Arc<Blocks>) -> Packing {
-    Packing { blocks: Arc::clone(blocks), is_limited: false }
-}
-
 fn unpacked(gzip: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     GzDecoder::new(gzip).read_to_end(&mut out).unwrap();
@@ -99,8 +97,8 @@ async fn collected(body: Body) -> Vec<u8> {
 }
 
 /// The list as it goes out, and whether it is in gzip.
-async fn listed(blocks: &Arc<Blocks>, objects: Objects<'_>, form: Form) -> (Vec<u8>, bool) {
-    match json(packing(blocks), HEAD.to_vec(), objects, form).await {
+async fn listed(blocks: &Blocks, walk: impl packed::Walk<Arc<Entry>> + 'static, form: Form) -> (Vec<u8>, bool) {
+    match packed::json(blocks.packer(form, false), HEAD.to_vec(), walk).await {
         Packed::Plain(json) => (json, false),
         Packed::Gzip(body) => (unpacked(&collected(body).await), true),
     }
@@ -108,7 +106,10 @@ async fn listed(blocks: &Arc<Blocks>, objects: Objects<'_>, form: Form) -> (Vec<
 
 fn expected(form: &Form, entries: &[Arc<Entry>]) -> Vec<u8> {
     let mut out = HEAD.to_vec();
-    write_json(form, entries, true, &mut out);
+    for (at, entry) in entries.iter().enumerate() {
+        out.push(if at == 0 { b'[' } else { b',' });
+        form.item(entry, None, &mut out);
+    }
     form.end_items(entries.is_empty(), &mut out);
     out
 }
@@ -131,7 +132,7 @@ proptest! {
         changes in prop::collection::vec((0..200_usize, prop::option::of(0..9_000_usize)), 0..12),
     ) {
         let mut kept = Kept::new(&sizes);
-        let blocks = Arc::default();
+        let blocks = Blocks::default();
         let of_metadata = metadata_form(&kept.store);
         block_on(async {
             for change in [None].into_iter().chain(changes.into_iter().map(Some)) {
@@ -141,9 +142,9 @@ proptest! {
                 let (snapshot, all) = (kept.snapshot(), entries(&kept.snapshot()));
                 for form in [Form::default(), of_metadata.clone()] {
                     let plain = expected(&form, &all);
-                    let walk = Objects::Walk(Box::new(Walk::new(snapshot.clone(), everything(), "")));
-                    for objects in [walk, Objects::Collected(&all)] {
-                        let (list, is_gzip) = listed(&blocks, objects, form.clone()).await;
+                    let walk = Walk::new(snapshot.clone(), everything(), "");
+                    let of_walk = listed(&blocks, walk, form.clone()).await;
+                    for (list, is_gzip) in [of_walk, listed(&blocks, all.clone().into_iter(), form.clone()).await] {
                         assert!(list == plain, "{} and {} bytes", list.len(), plain.len());
                         assert_eq!(is_gzip, plain.len() > GZIP_ABOVE_BYTES);
                     }
@@ -156,20 +157,20 @@ proptest! {
 #[tokio::test]
 async fn in_protobuf_it_is_the_same_list() {
     let kept = Kept::new(&vec![2_000; 300]);
-    let (blocks, all) = (Arc::default(), entries(&kept.snapshot()));
+    let (blocks, all) = (Blocks::default(), entries(&kept.snapshot()));
     for form in [Form::default(), metadata_form(&kept.store)] {
         let form = form.in_protobuf(kept.store.spec());
         let mut head = HEAD.to_vec();
         form.end_items(true, &mut head);
         let plain = collected(messages::body(&kept.store, &head, &all, None, &form).await.unwrap()).await;
         for _ in 0..2 {
-            let packed = protobuf(packing(&blocks), &head, &all, &form).await.unwrap();
+            let packed = packed::protobuf(blocks.packer(form.clone(), false), &head, &all).await.unwrap();
             match packed {
                 Some(body) => assert!(unpacked(&collected(body).await) == plain),
                 None => assert!(plain.len() <= GZIP_ABOVE_BYTES),
             }
         }
-        let few = protobuf(packing(&blocks), &head, &all[..20], &form).await.unwrap();
+        let few = packed::protobuf(blocks.packer(form.clone(), false), &head, &all[..20]).await.unwrap();
         assert!(few.is_none(), "a small list is not compressed");
     }
 }
@@ -177,12 +178,12 @@ async fn in_protobuf_it_is_the_same_list() {
 #[tokio::test]
 async fn a_change_makes_few_blocks_anew() {
     let mut kept = Kept::new(&vec![1_000; 4_000]);
-    let blocks: Arc<Blocks> = Arc::default();
+    let blocks = Blocks::default();
     let made = async |kept: &Kept| {
-        let (before, all) = (blocks.0.len(), entries(&kept.snapshot()));
-        let (list, _) = listed(&blocks, Objects::Collected(&all), Form::default()).await;
+        let (before, all) = (blocks.0.count(), entries(&kept.snapshot()));
+        let (list, _) = listed(&blocks, all.clone().into_iter(), Form::default()).await;
         assert!(list == expected(&Form::default(), &all));
-        blocks.0.len() - before
+        blocks.0.count() - before
     };
     let first = made(&kept).await;
     assert!(first > 60, "{first}");
@@ -218,27 +219,6 @@ fn folds_are_not_shared_with_who_may_see_a_part_of_them() {
     store.open();
     let all = entries(&store.snapshot());
     assert!(all.len() == 1 && all[0].folded);
-    let blocks: Arc<Blocks> = Arc::default();
-    for is_limited in [true, false] {
-        let packing = Packing { blocks: Arc::clone(&blocks), is_limited };
-        let is_made = || Packer::new(packing.clone(), Form::default()).block(&all, true).unwrap().1;
-        assert_eq!([is_made(), is_made()], [true, is_limited]);
-    }
-}
-
-#[tokio::test]
-async fn what_is_kept_has_a_bound() {
-    let kept = Kept::new(&vec![0; 200]);
-    let blocks: Arc<Blocks> = Arc::default();
-    let mut packer = Packer::new(packing(&blocks), Form::default());
-    let all = entries(&kept.snapshot());
-    let noise: Vec<u8> = (0..1_000_000_u64).map(|at| spread(at) as u8).collect();
-    for entry in &all {
-        let block = Arc::new(packer.compressed(&noise));
-        assert!(block.bytes.len() > 900_000);
-        let revisions = Box::new([entry.revision.0]);
-        let key = BlockKey { written: Written::Whole, media: Media::Json, is_first: false, revisions };
-        blocks.0.insert(key, block);
-    }
-    assert!(blocks.0.weight() <= KEPT_BYTES_MAX && blocks.0.len() > 20, "{blocks:?}");
+    let key = |is_limited| Objects { form: Form::default(), is_limited }.key(&all, true);
+    assert_eq!((key(true).is_some(), key(false).is_some()), (false, true));
 }

@@ -245,9 +245,14 @@ impl Registry {
     /// Errors: 500, if it cannot be said in this version.
     fn object(kind: &Kind, record: Record, revision: u64) -> Result<Object, Status> {
         let object = Object::at(record, revision);
-        // What a converter made is read already.
-        if object.is_of(kind) && (!kind.strategy.rereads() || kind.strategy.converter().is_some()) {
-            return Ok(object);
+        if object.is_of(kind) {
+            // What a converter made is read already.
+            if kind.strategy.converter().is_some() {
+                return Ok(object.made());
+            }
+            if !kind.strategy.rereads() {
+                return Ok(object);
+            }
         }
         let value = from_store(kind, object.stored(), object.name())?;
         Ok(Object::of_value(object.key(), &value, revision))

@@ -21,6 +21,8 @@ pub struct Object {
     json: Bytes,
     /// Where the revision stands.
     place: usize,
+    /// Its bytes are the storage's, rather than of one answer.
+    is_stored: bool,
     revision: u64,
 }
 
@@ -34,12 +36,22 @@ impl Object {
     pub(super) fn at(record: Record, revision: u64) -> Self {
         let Record { key, value, .. } = record;
         let (place, json) = stored::split(value);
-        Self { key, json, place, revision }
+        Self { key, json, place, is_stored: true, revision }
     }
 
     /// An object that is not stored: the answer to a dry run.
     pub fn of_value(key: &str, value: &Value, revision: u64) -> Self {
-        Self::at(Record { key: key.into(), value: encode(value), revision }, revision)
+        Self::at(Record { key: key.into(), value: encode(value), revision }, revision).made()
+    }
+
+    /// The same, as bytes of one answer.
+    pub(super) fn made(self) -> Self {
+        Self { is_stored: false, ..self }
+    }
+
+    /// Says whether its bytes are the storage's own, which has them as long as the object stays as it is.
+    pub(crate) fn is_stored(&self) -> bool {
+        self.is_stored
     }
 
     /// The revision of its last change; 0 if it is not stored.
@@ -127,10 +139,13 @@ impl Object {
 
     /// Says whether it is stored in this version of its kind.
     pub(super) fn is_of(&self, kind: &Kind) -> bool {
-        let slash = if kind.group.is_empty() { "" } else { "/" };
-        let head = ["{\"kind\":\"", &kind.kind, "\",\"apiVersion\":\"", &kind.group, slash, &kind.version, "\""];
-        let rest = head.iter().try_fold(&*self.json, |rest, part| rest.strip_prefix(part.as_bytes()));
-        rest.is_some()
+        let said = self.json.strip_prefix(b"{\"kind\":\"").and_then(|rest| rest.strip_prefix(kind.kind.as_bytes()));
+        let said = said.and_then(|rest| rest.strip_prefix(b"\",\"apiVersion\":\""));
+        let version = match &*kind.group {
+            "" => said,
+            group => said.and_then(|rest| rest.strip_prefix(group.as_bytes())?.strip_prefix(b"/")),
+        };
+        version.and_then(|rest| rest.strip_prefix(kind.version.as_bytes())).is_some_and(|rest| rest.starts_with(b"\""))
     }
 }
 

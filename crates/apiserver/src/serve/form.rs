@@ -52,8 +52,12 @@ impl Form {
 
     /// The message type of whole objects, if the kind has one.
     pub(super) fn message(&self) -> Option<MessageType> {
-        let is_whole = self.bare_items && matches!(self.representation, Representation::Whole);
-        is_whole.then(|| MessageType::of(&self.api_version, &self.kind)).flatten()
+        (self.bare_items && self.is_whole()).then(|| MessageType::of(&self.api_version, &self.kind)).flatten()
+    }
+
+    /// Says whether objects are written as they are.
+    pub(super) fn is_whole(&self) -> bool {
+        matches!(self.representation, Representation::Whole)
     }
 
     /// Appends an object.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::stream;
 use hashbrown::HashMap;
-use http::{HeaderValue, Response, header};
+use http::Response;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use parking_lot::Mutex;
@@ -16,14 +16,14 @@ use parking_lot::Mutex;
 use crate::{
     registry::{List, Object},
     serve::{
+        blocks::protobuf_response,
         form::Form,
-        json_response,
         read::{CHUNK_BYTES, token_of},
     },
 };
 use kubefold_wire::{
     body::{Body, BodyError},
-    protobuf::{self, EncodeError, ListChunks, ListOpening, Measured, MessageType},
+    protobuf::{EncodeError, ListChunks, ListOpening, Measured, MessageType},
     resource::Gvr,
 };
 
@@ -94,9 +94,7 @@ impl Messages {
             let chunk = going.next(|item, out| item.write(of, out))?;
             Some((chunk.map(|chunk| Frame::data(Bytes::from(chunk))).map_err(BodyError::from), going))
         });
-        let mut response = json_response(StreamBody::new(chunks).boxed_unsync());
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(protobuf::MEDIA_TYPE));
-        Ok(response)
+        Ok(protobuf_response(StreamBody::new(chunks).boxed_unsync()))
     }
 
     /// The message of an object.

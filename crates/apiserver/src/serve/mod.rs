@@ -7,6 +7,7 @@
 
 mod answer;
 mod authorize;
+mod blocks;
 mod bootstrap;
 mod context;
 mod discovery;
@@ -180,6 +181,7 @@ struct Inner {
     discovery: discovery::Discovery,
     openapi: openapi::OpenApi,
     messages: Arc<messages::Messages>,
+    blocks: blocks::Blocks,
     in_flight: Semaphore,
 }
 
@@ -192,6 +194,7 @@ impl ApiServer {
             discovery: discovery::Discovery::default(),
             openapi: openapi::OpenApi::default(),
             messages: Arc::default(),
+            blocks: blocks::Blocks::default(),
             in_flight: Semaphore::new(IN_FLIGHT_MAX),
         };
         Self { inner: Arc::new(inner) }

@@ -24,8 +24,9 @@ use kubefold_wire::{
     body::Body,
     golang::Quoted,
     info::RequestInfo,
-    media::{self, Media, Negotiated, is_built_in},
+    media::{self, Encoding, Media, Negotiated, is_built_in},
     options::{self, Match, Options, query_value, too_large},
+    protobuf::{EncodeError, MessageType},
     resource::Gvr,
     selector::FieldSelector,
     status::Status,
@@ -95,13 +96,34 @@ impl ApiServer {
             Ok(list) => list,
             Err(status) => return Err(with_fresh_token(status, options.token.as_ref())),
         };
-        if let Some(of) = form.message().filter(|_| wanted.encoding.media == Media::Protobuf) {
+        let Encoding { media, pretty, gzip, .. } = wanted.encoding;
+        if let Some(of) = form.message().filter(|_| media == Media::Protobuf) {
             // What does not fit its type is written from JSON, as far as the client accepts that.
-            if let Ok(response) = self.inner.messages.respond(&list, &form, of, &gvr).await {
+            if let Ok(response) = self.list_in_protobuf(&list, &form, of, &gvr, gzip).await {
                 return Ok(response);
             }
         }
+        if gzip && media == Media::Json && !pretty && form.is_whole() {
+            return Ok(self.inner.blocks.json(list, form, &gvr).await);
+        }
         Ok(respond(list, &form, &gvr))
+    }
+
+    /// A list in protobuf, in gzip if it is large and the client takes that.
+    ///
+    /// Errors: an object has what its type has not.
+    async fn list_in_protobuf(
+        &self,
+        list: &List,
+        form: &Form,
+        of: MessageType,
+        gvr: &Gvr,
+        gzip: bool,
+    ) -> Result<Response<Body>, EncodeError> {
+        if gzip && let Some(response) = self.inner.blocks.protobuf(list, form, of, gvr).await? {
+            return Ok(response);
+        }
+        self.inner.messages.respond(list, form, of, gvr).await
     }
 
     async fn watch(

@@ -1,0 +1,256 @@
+//! Large lists in gzip, as objects are stored: see [`kubefold_serving::packed`].
+
+use std::{
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, header};
+
+use crate::{
+    registry::{List, Object},
+    serve::{form::Form, json_response, read::token_of},
+};
+use kubefold_serving::{
+    encode::in_gzip,
+    packed::{self, BlockKey, Layout, Packer},
+};
+use kubefold_wire::{
+    body::Body,
+    protobuf::{EncodeError, MEDIA_TYPE, MessageType},
+    resource::Gvr,
+};
+
+/// Compressed blocks that a server keeps, with the JSON that they were made of. Units: bytes.
+const KEPT_BYTES_MAX: u64 = 64 << 20;
+
+/// What was compressed before.
+#[derive(Debug)]
+pub(super) struct Blocks(Arc<packed::Blocks<Key>>);
+
+impl Default for Blocks {
+    fn default() -> Self {
+        let blocks = usize::try_from(KEPT_BYTES_MAX).unwrap_or(usize::MAX) / packed::BLOCK_BYTES_MAX;
+        Self(Arc::new(packed::Blocks::new(KEPT_BYTES_MAX, blocks)))
+    }
+}
+
+impl Blocks {
+    /// A list of whole objects in JSON as an answer, in gzip if it is large.
+    pub(super) async fn json(&self, list: List, form: Form, gvr: &Gvr) -> Response<Body> {
+        let mut head = Vec::new();
+        form.begin_list(list.revision, token_of(&list, gvr).as_deref(), list.remaining, &mut head);
+        let packer = self.packer(form, None);
+        packed::json(packer, head, list.objects.into_iter()).await.response(json_response)
+    }
+
+    /// The same in protobuf. `None`: it is not large.
+    ///
+    /// Errors: an object has what its type has not.
+    pub(super) async fn protobuf(
+        &self,
+        list: &List,
+        form: &Form,
+        of: MessageType,
+        gvr: &Gvr,
+    ) -> Result<Option<Response<Body>>, EncodeError> {
+        let mut head = Vec::with_capacity(256);
+        form.begin_list(list.revision, token_of(list, gvr).as_deref(), list.remaining, &mut head);
+        form.end_list(true, &mut head);
+        let packer = self.packer(form.clone(), Some(of));
+        Ok(packed::protobuf(packer, &head, &list.objects).await?.map(|body| in_gzip(protobuf_response(body))))
+    }
+
+    fn packer(&self, form: Form, of: Option<MessageType>) -> Packer<Objects> {
+        Packer::new(Arc::clone(&self.0), Objects { form, of })
+    }
+}
+
+/// An answer in protobuf.
+pub(super) fn protobuf_response(body: Body) -> Response<Body> {
+    let mut response = json_response(body);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+    response
+}
+
+/// What a block is of.
+#[derive(PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    is_protobuf: bool,
+    /// The list begins with it.
+    is_first: bool,
+    states: Box<[State]>,
+}
+
+/// An object by where its bytes are. They stay there as long as its block is kept, which holds them: so another state that has the
+/// same revision, in a storage that was restored from a backup, is another one.
+struct State {
+    json: Bytes,
+    revision: u64,
+}
+
+impl State {
+    fn id(&self) -> (*const u8, u64) {
+        (self.json.as_ptr(), self.revision)
+    }
+}
+
+impl PartialEq for State {
+    fn eq(&self, other: &Self) -> bool {
+        self.id() == other.id()
+    }
+}
+
+impl Eq for State {}
+
+impl Hash for State {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.id().hash(state);
+    }
+}
+
+impl BlockKey for Key {
+    fn weight(&self) -> usize {
+        size_of::<Self>() + self.states.iter().map(|state| size_of::<State>() + state.json.len()).sum::<usize>()
+    }
+}
+
+/// Whole objects.
+struct Objects {
+    form: Form,
+    /// In protobuf.
+    of: Option<MessageType>,
+}
+
+impl Layout for Objects {
+    type Item = Object;
+    type Key = Key;
+
+    fn len(object: &Object) -> usize {
+        object.len()
+    }
+
+    fn revision(object: &Object) -> u64 {
+        object.revision()
+    }
+
+    fn key(&self, objects: &[Object], is_first: bool) -> Option<Key> {
+        let state = |object: &Object| {
+            object.is_stored().then(|| State { json: object.shared().clone(), revision: object.revision() })
+        };
+        let states = objects.iter().map(state).collect::<Option<_>>()?;
+        Some(Key { is_protobuf: self.is_protobuf(), is_first, states })
+    }
+
+    fn is_protobuf(&self) -> bool {
+        self.of.is_some()
+    }
+
+    fn item(&self, object: &Object, out: &mut Vec<u8>) {
+        self.form.item(object, out);
+    }
+
+    fn message(&self, object: &Object, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let of = self.of.ok_or(EncodeError::UnknownKind)?;
+        of.encode(std::str::from_utf8(&object.json()).unwrap_or_default(), out)
+    }
+
+    fn end(&self, is_empty: bool, out: &mut Vec<u8>) {
+        self.form.end_list(is_empty, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use http_body_util::BodyExt as _;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        serve::{built_in_kinds, messages::Messages, read},
+        storage::Record,
+        stored,
+    };
+    use kubefold_table::Now;
+
+    /// What the storage has of config maps of a revision each.
+    fn kept(count: usize, text: &str) -> Vec<Object> {
+        let object = |number: usize| {
+            let name = format!("m{number:05}");
+            let value =
+                json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name}, "data": {"a": text}});
+            let (key, value) = (format!("configmaps/default/{name}").into(), stored::encode(&value));
+            Object::of_record(&Record { key, value, revision: number as u64 + 1 })
+        };
+        (0..count).map(object).collect()
+    }
+
+    fn form() -> Form {
+        let kinds = built_in_kinds();
+        let kind = kinds.iter().find(|kind| kind.kind == "ConfigMap").unwrap();
+        Form::new(None, kind, None, "", true, Now(0)).unwrap()
+    }
+
+    fn list(objects: &[Object]) -> List {
+        List { objects: objects.to_vec(), revision: 7, next: None, remaining: None }
+    }
+
+    async fn sent(response: Response<Body>) -> Vec<u8> {
+        let is_gzip = response.headers().contains_key(header::CONTENT_ENCODING);
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let mut out = Vec::new();
+        if is_gzip {
+            flate2::read::GzDecoder::new(&*body).read_to_end(&mut out).unwrap();
+        } else {
+            out.extend_from_slice(&body);
+        }
+        out
+    }
+
+    #[tokio::test]
+    async fn what_is_unpacked_is_the_list() {
+        let gvr = Gvr::new("", "v1", "configmaps");
+        let of = MessageType::of("v1", "ConfigMap").unwrap();
+        let form = form();
+        let (blocks, messages) = (Blocks::default(), Arc::new(Messages::default()));
+        for count in [0, 1, 40, 1_000] {
+            let objects = kept(count, &"x".repeat(1_000));
+            for _ in 0..2 {
+                let plain = sent(read::respond(list(&objects), &form, &gvr)).await;
+                assert!(sent(blocks.json(list(&objects), form.clone(), &gvr).await).await == plain, "{count}");
+                let plain = sent(messages.respond(&list(&objects), &form, of, &gvr).await.unwrap()).await;
+                match blocks.protobuf(&list(&objects), &form, of, &gvr).await.unwrap() {
+                    Some(packed) => assert!(sent(packed).await == plain, "{count}"),
+                    None => assert!(count < 1_000),
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_state_of_the_same_revision_is_not_taken_for_another() {
+        let gvr = Gvr::new("", "v1", "configmaps");
+        let form = form();
+        let blocks = Blocks::default();
+        let made = async |objects: &[Object]| {
+            let before = blocks.0.count();
+            let text = String::from_utf8(sent(blocks.json(list(objects), form.clone(), &gvr).await).await).unwrap();
+            (text, blocks.0.count() - before)
+        };
+        let (was, is) = (kept(400, &"x".repeat(1_000)), kept(400, &"y".repeat(1_000)));
+        let (text, count) = made(&was).await;
+        assert!(text.contains("xxxx") && count > 3, "{count}");
+        assert_eq!(made(&was).await.1, 0);
+        let (text, again) = made(&is).await;
+        assert!(text.contains("yyyy") && !text.contains("xxxx"));
+        assert_eq!(again, count);
+        // What is made for one answer is nobody else's.
+        let value = was[0].value();
+        let answers: Vec<Object> =
+            (0..400).map(|at| Object::of_value("configmaps/default/a", &value, at + 1)).collect();
+        assert_eq!(made(&answers).await.1, 0);
+    }
+}
