@@ -48,8 +48,11 @@ impl<S: AsyncWrite + Unpin> Gather<S> {
         if self.waiting.len() >= GATHERED_BYTES_MAX {
             ready!(self.poll_drain(cx))?;
         }
-        self.waiting.reserve_exact(GATHERED_BYTES_MAX - self.waiting.len());
         let before = self.waiting.len();
+        if before > 0 {
+            // More than one frame: an event of a watch is one.
+            self.waiting.reserve_exact(GATHERED_BYTES_MAX - before);
+        }
         for slice in slices {
             let room = GATHERED_BYTES_MAX - self.waiting.len();
             self.waiting.extend_from_slice(slice.get(..room).unwrap_or(slice));

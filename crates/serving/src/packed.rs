@@ -200,7 +200,7 @@ pub async fn json<L: Layout>(mut packer: Packer<L>, head: Vec<u8>, mut walk: imp
 /// The same in protobuf, of objects that are collected. `head` is the JSON of the list without them. `None`: it is so small that it is
 /// not compressed.
 ///
-/// Costs: blocks of up to [`HELD_BYTES_MAX`] are held while it goes out; others are made again if they are not kept.
+/// Costs: 8 MiB of blocks are held while it goes out; others are made again if they are not kept.
 /// Errors: an object has what its type has not.
 pub async fn protobuf<L: Layout>(
     mut packer: Packer<L>,
