@@ -70,7 +70,11 @@ async fn main() {
             ours.creates_per_second / theirs.creates_per_second
         );
         for ((form, ours), theirs) in FORMS.iter().zip(ours.lists).zip(theirs.lists) {
-            println!("lists in {}: {:.1} times (at least 10)", form.name, theirs.div_duration_f64(ours));
+            let times = theirs.div_duration_f64(ours);
+            println!(
+                "lists in {}: {times:.1} times (at least 10), with the time that the client takes to read them",
+                form.name
+            );
         }
     }
 }

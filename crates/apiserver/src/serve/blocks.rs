@@ -10,7 +10,11 @@ use http::{HeaderValue, Response, header};
 
 use crate::{
     registry::{List, Object},
-    serve::{form::Form, json_response, read::token_of},
+    serve::{
+        form::Form,
+        json_response,
+        read::{begin, without_items},
+    },
 };
 use kubefold_serving::{
     encode::in_gzip,
@@ -40,7 +44,7 @@ impl Blocks {
     /// A list of whole objects in JSON as an answer, in gzip if it is large.
     pub(super) async fn json(&self, list: List, form: Form, gvr: &Gvr) -> Response<Body> {
         let mut head = Vec::new();
-        form.begin_list(list.revision, token_of(&list, gvr).as_deref(), list.remaining, &mut head);
+        begin(&list, &form, gvr, &mut head);
         let packer = self.packer(form, None);
         packed::json(packer, head, list.objects.into_iter()).await.response(json_response)
     }
@@ -55,9 +59,7 @@ impl Blocks {
         of: MessageType,
         gvr: &Gvr,
     ) -> Result<Option<Response<Body>>, EncodeError> {
-        let mut head = Vec::with_capacity(256);
-        form.begin_list(list.revision, token_of(list, gvr).as_deref(), list.remaining, &mut head);
-        form.end_list(true, &mut head);
+        let head = without_items(list, form, gvr);
         let packer = self.packer(form.clone(), Some(of));
         Ok(packed::protobuf(packer, &head, &list.objects).await?.map(|body| in_gzip(protobuf_response(body))))
     }

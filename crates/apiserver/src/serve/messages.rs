@@ -18,7 +18,7 @@ use crate::{
     serve::{
         blocks::protobuf_response,
         form::Form,
-        read::{CHUNK_BYTES, token_of},
+        read::{CHUNK_BYTES, without_items},
     },
 };
 use kubefold_wire::{
@@ -72,9 +72,7 @@ impl Messages {
         of: MessageType,
         gvr: &Gvr,
     ) -> Result<Response<Body>, EncodeError> {
-        let mut head = Vec::with_capacity(256);
-        form.begin_list(list.revision, token_of(list, gvr).as_deref(), list.remaining, &mut head);
-        form.end_list(true, &mut head);
+        let head = without_items(list, form, gvr);
         let opening = ListOpening::new(std::str::from_utf8(&head).unwrap_or_default())?;
         let (mut items, mut held, mut since) = (Vec::with_capacity(list.objects.len()), 0, 0);
         for object in &list.objects {

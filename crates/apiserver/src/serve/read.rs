@@ -284,19 +284,25 @@ fn with_fresh_token(status: Status, token: Option<&ContinueToken>) -> Status {
     status
 }
 
-/// The token of the next page.
-pub(super) fn token_of(list: &List, gvr: &Gvr) -> Option<String> {
-    let after = list.next.clone()?;
-    Some(ContinueToken::new(gvr.label(), list.revision, after, list.remaining).encode())
+/// Appends what is before the items of a list, with the token of the next page if there is one.
+pub(super) fn begin(list: &List, form: &Form, gvr: &Gvr, out: &mut Vec<u8>) {
+    let token = |after| ContinueToken::new(gvr.label(), list.revision, after, list.remaining).encode();
+    form.begin_list(list.revision, list.next.clone().map(token).as_deref(), list.remaining, out);
+}
+
+/// The JSON of a list without its items.
+pub(super) fn without_items(list: &List, form: &Form, gvr: &Gvr) -> Vec<u8> {
+    let mut out = Vec::with_capacity(OUTSIDE_BYTES);
+    begin(list, form, gvr, &mut out);
+    form.end_list(true, &mut out);
+    out
 }
 
 /// A list as an answer, a chunk at a time.
 pub(super) fn respond(list: List, form: &Form, gvr: &Gvr) -> Response<Body> {
-    let token = token_of(&list, gvr);
-    let List { objects, revision, remaining, .. } = list;
-    let mut head = Vec::with_capacity(room_for(&objects));
-    form.begin_list(revision, token.as_deref(), remaining, &mut head);
-    let state = (head, objects.into_iter(), form.clone(), true, false);
+    let mut head = Vec::with_capacity(room_for(&list.objects));
+    begin(&list, form, gvr, &mut head);
+    let state = (head, list.objects.into_iter(), form.clone(), true, false);
     let chunks = futures::stream::unfold(state, |(mut out, mut objects, form, mut first, done)| async move {
         if done {
             return None;
