@@ -11,7 +11,7 @@ use kubefold_serving::packed::{self, BlockKey, Layout, Packer, Step};
 use kubefold_wire::{media::Media, protobuf::EncodeError};
 
 /// Compressed blocks that a process keeps. Units: bytes.
-const KEPT_BYTES_MAX: u64 = 32 << 20;
+const KEPT_BYTES_MAX: usize = 32 << 20;
 /// So many blocks there may be of them; more only cost a larger table.
 const KEPT_BLOCKS: usize = 4096;
 

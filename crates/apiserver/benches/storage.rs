@@ -201,11 +201,11 @@ fn text(number: usize) -> String {
         "again", "all", "clusters", "config", "each", "fold", "list", "maps", "many", "of", "one", "server", "seven",
         "the", "watch", "while",
     ];
-    let words = (0..VALUE_BYTES).map(|at| {
+    let words = (0..VALUE_BYTES / 4).map(|at| {
         let next = (number * 31 + at * 17 + at * at) % 997;
         format!("{} {next} ", WORDS[next % WORDS.len()])
     });
-    let mut text: String = words.take(VALUE_BYTES / 4).collect();
+    let mut text: String = words.collect();
     text.truncate(VALUE_BYTES);
     text
 }

@@ -136,8 +136,8 @@ impl<K: BlockKey> std::fmt::Debug for Blocks<K> {
 
 impl<K: BlockKey> Blocks<K> {
     /// Keeps so many bytes at most, of about so many blocks.
-    pub fn new(bytes_max: u64, blocks: usize) -> Self {
-        Self(Cache::with_weighter(blocks, bytes_max, Weight))
+    pub fn new(bytes_max: usize, blocks: usize) -> Self {
+        Self(Cache::with_weighter(blocks, bytes_max as u64, Weight))
     }
 
     /// How many there are.
@@ -527,7 +527,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_has_a_bound() {
-        const BYTES_MAX: u64 = 32 << 20;
+        const BYTES_MAX: usize = 32 << 20;
         let blocks = Arc::new(Blocks::new(BYTES_MAX, 4096));
         let mut packer = Packer::new(Arc::clone(&blocks), Numbers);
         let noise: Vec<u8> = (0..1_000_000_u64).map(|at| spread(at) as u8).collect();
@@ -536,7 +536,7 @@ mod tests {
             assert!(block.bytes.len() > 900_000);
             blocks.0.insert(Number(number), Arc::new(block));
         }
-        assert!(blocks.0.weight() <= BYTES_MAX && blocks.0.len() > 20, "{blocks:?}");
+        assert!(blocks.0.weight() <= BYTES_MAX as u64 && blocks.0.len() > 20, "{blocks:?}");
     }
 
     #[tokio::test]

@@ -6,13 +6,15 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, header};
+use http::Response;
 
 use crate::{
     registry::{List, Object},
     serve::{
         form::Form,
         json_response,
+        messages::encode,
+        protobuf_response,
         read::{begin, without_items},
     },
 };
@@ -22,12 +24,12 @@ use kubefold_serving::{
 };
 use kubefold_wire::{
     body::Body,
-    protobuf::{EncodeError, MEDIA_TYPE, MessageType},
+    protobuf::{EncodeError, MessageType},
     resource::Gvr,
 };
 
 /// Compressed blocks that a server keeps, with the JSON that they were made of. Units: bytes.
-const KEPT_BYTES_MAX: u64 = 64 << 20;
+const KEPT_BYTES_MAX: usize = 64 << 20;
 
 /// What was compressed before.
 #[derive(Debug)]
@@ -35,8 +37,7 @@ pub(super) struct Blocks(Arc<packed::Blocks<Key>>);
 
 impl Default for Blocks {
     fn default() -> Self {
-        let blocks = usize::try_from(KEPT_BYTES_MAX).unwrap_or(usize::MAX) / packed::BLOCK_BYTES_MAX;
-        Self(Arc::new(packed::Blocks::new(KEPT_BYTES_MAX, blocks)))
+        Self(Arc::new(packed::Blocks::new(KEPT_BYTES_MAX, KEPT_BYTES_MAX / packed::BLOCK_BYTES_MAX)))
     }
 }
 
@@ -67,13 +68,6 @@ impl Blocks {
     fn packer(&self, form: Form, of: Option<MessageType>) -> Packer<Objects> {
         Packer::new(Arc::clone(&self.0), Objects { form, of })
     }
-}
-
-/// An answer in protobuf.
-pub(super) fn protobuf_response(body: Body) -> Response<Body> {
-    let mut response = json_response(body);
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
-    response
 }
 
 /// What a block is of.
@@ -154,8 +148,7 @@ impl Layout for Objects {
     }
 
     fn message(&self, object: &Object, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        let of = self.of.ok_or(EncodeError::UnknownKind)?;
-        of.encode(std::str::from_utf8(&object.json()).unwrap_or_default(), out)
+        encode(object, self.of.ok_or(EncodeError::UnknownKind)?, out)
     }
 
     fn end(&self, is_empty: bool, out: &mut Vec<u8>) {
@@ -167,6 +160,7 @@ impl Layout for Objects {
 mod tests {
     use std::io::Read as _;
 
+    use http::header;
     use http_body_util::BodyExt as _;
     use serde_json::json;
 
@@ -176,6 +170,7 @@ mod tests {
         storage::Record,
         stored,
     };
+    use kubefold_serving::encode::GZIP_ABOVE_BYTES;
     use kubefold_table::Now;
 
     /// What the storage has of config maps of a revision each.
@@ -222,7 +217,10 @@ mod tests {
             let objects = kept(count, &"x".repeat(1_000));
             for _ in 0..2 {
                 let plain = sent(read::respond(list(&objects), &form, &gvr)).await;
-                assert!(sent(blocks.json(list(&objects), form.clone(), &gvr).await).await == plain, "{count}");
+                let packed = blocks.json(list(&objects), form.clone(), &gvr).await;
+                let is_gzip = packed.headers().contains_key(header::CONTENT_ENCODING);
+                assert_eq!(is_gzip, plain.len() > GZIP_ABOVE_BYTES, "{count}");
+                assert!(sent(packed).await == plain, "{count}");
                 let plain = sent(messages.respond(&list(&objects), &form, of, &gvr).await.unwrap()).await;
                 match blocks.protobuf(&list(&objects), &form, of, &gvr).await.unwrap() {
                     Some(packed) => assert!(sent(packed).await == plain, "{count}"),

@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use crate::{
     registry::{List, Object},
     serve::{
-        blocks::protobuf_response,
         form::Form,
+        protobuf_response,
         read::{CHUNK_BYTES, without_items},
     },
 };
@@ -135,7 +135,10 @@ impl Kept {
     }
 }
 
-fn encode(object: &Object, of: MessageType, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+/// Appends the message of an object.
+///
+/// Errors: it has what its type has not.
+pub(super) fn encode(object: &Object, of: MessageType, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let json = object.json();
     of.encode(std::str::from_utf8(&json).unwrap_or_default(), out)
 }

@@ -59,6 +59,7 @@ use kubefold_wire::{
     deadline,
     info::{RequestInfo, without_tail},
     media::{self, is_built_in},
+    protobuf,
     status::{Reason, Status},
     warning::Warnings,
 };
@@ -386,6 +387,13 @@ fn json_response(body: Body) -> Response<Body> {
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+/// The same with protobuf.
+fn protobuf_response(body: Body) -> Response<Body> {
+    let mut response = json_response(body);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(protobuf::MEDIA_TYPE));
     response
 }
 
