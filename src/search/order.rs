@@ -105,7 +105,7 @@ impl Value {
 }
 
 /// Orders a whole number and another by their values, as near as 2^63 too.
-fn compare_numbers(whole: i64, other: f64) -> Ordering {
+pub(super) fn compare_numbers(whole: i64, other: f64) -> Ordering {
     /// 2^63
     const BEYOND: f64 = 9_223_372_036_854_775_808.0;
     if other >= BEYOND {

@@ -143,6 +143,19 @@ enum Then {
     Value([&'static str; 3]),
 }
 
+/// A number in PostgreSQL, as [`crate::search::Value::of_json`] reads it: a whole number of 64 bits by its digits, and any other
+/// as the nearest of double precision. What that is comes from its shortest decimal form, which is not exact where it is a large
+/// whole number: `2^62` would be 4611686018427388000.
+const POSTGRES_NUMBER: [&str; 3] = [
+    "(SELECT CASE \
+     WHEN t ~ '^-?[0-9]+$' AND t::numeric BETWEEN -9223372036854775808 AND 9223372036854775807 THEN t::numeric \
+     WHEN t::float8 = trunc(t::float8) AND t::float8 >= -9223372036854775808 AND t::float8 < 9223372036854775808 \
+     THEN t::float8::bigint::numeric \
+     ELSE t::float8::text::numeric END FROM (SELECT (",
+    "",
+    ") #>> '{}' AS t) AS written)",
+];
+
 impl Dialect {
     /// What is made of a value, type by type. What has no case is none of it.
     fn cases(self, of: Of) -> Vec<(&'static str, Then)> {
@@ -173,7 +186,7 @@ impl Dialect {
                 Self::Sqlite => vec![("true", Constant("1")), ("integer", Value(text)), ("real", Value(text))],
                 Self::Postgres => vec![
                     ("boolean", Value(["((", "", ") #>> '{}')::boolean::integer::numeric"])),
-                    ("number", Value(["((", "", ") #>> '{}')::numeric"])),
+                    ("number", Value(POSTGRES_NUMBER)),
                 ],
             },
             Of::Text => vec![(if self == Self::Sqlite { "text" } else { "string" }, Value(text))],

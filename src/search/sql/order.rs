@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use crate::search::{
     Order, OrderBy, OrderField, Position, Value,
+    order::compare_numbers,
     sql::{
         Dialect, Parameter,
         fields::{Of, ordered},
@@ -131,7 +132,7 @@ fn bounds(parts: &[Part<'_>], value: &Value) -> Vec<Parameter> {
     let number = match value {
         Value::Bool(flag) => Parameter::Integer((*flag).into()),
         Value::Integer(whole) => Parameter::Integer(*whole),
-        Value::Number(number) => Parameter::Number(*number),
+        Value::Number(number) => whole(*number).map_or(Parameter::Number(*number), Parameter::Integer),
         Value::Absent | Value::Text(_) => Parameter::Integer(0),
     };
     let text = match value {
@@ -143,6 +144,13 @@ fn bounds(parts: &[Part<'_>], value: &Value) -> Vec<Parameter> {
         [Part::Column(_)] => vec![number],
         _ => vec![Parameter::Integer(value.rank().into()), number, Parameter::Text(text)],
     }
+}
+
+/// The whole number that this one is; `None` where it is none of 64 bits.
+fn whole(number: f64) -> Option<i64> {
+    #[allow(clippy::cast_possible_truncation, reason = "what is not the same afterwards is none")]
+    let whole = number as i64;
+    (compare_numbers(whole, number) == Ordering::Equal).then_some(whole)
 }
 
 fn bind(out: &mut Writer, bound: &Parameter) {
