@@ -24,7 +24,7 @@ digest() { cat "$@" | sha256sum | cut -c1-16; }
 if [[ ${1-} == --install ]]; then install; exit; fi
 
 versions=$(go version; rustc --version; node --version; python3 --version) || { say "needs go, rustc, node and python3"; exit 1; }
-sources=(build.sh go/go.{mod,sum} go/cmd/*/*.go helm/go.{mod,sum} helm3/go.{mod,sum}
+sources=(build.sh go/go.{mod,sum} go/cmd/*/*.go actionlint/go.{mod,sum} helm/go.{mod,sum} helm3/go.{mod,sum}
   kubectl-oldest/go.{mod,sum} kubectl-oldest/main.go kube-rs/Cargo.{toml,lock} k9s/go.{mod,sum} k9s/scanner/scanner.go
   kube-rs/src/*.rs kube-rs/src/bin/*.rs samples/go.{mod,sum} node/package-lock.json node/*.mjs python/requirements.txt python/main.py java/pom.xml java/*.java)
 all=$root/all-$(digest "${sources[@]}" <(echo "$versions"))
@@ -43,6 +43,7 @@ part() {
 }
 
 build_go() { (cd go && go build -trimpath -ldflags "-s -w" -o "$1/" ./cmd/events ./cmd/informer ./cmd/leader ./cmd/operator ./cmd/verbs); }
+build_actionlint() { (cd actionlint && go build -trimpath -ldflags "-s -w" -o "$1/" github.com/rhysd/actionlint/cmd/actionlint); }
 build_helm() { (cd helm && go build -trimpath -ldflags "-s -w" -o "$1/helm" helm.sh/helm/v4/cmd/helm); }
 build_helm3() { (cd helm3 && go build -trimpath -ldflags "-s -w" -o "$1/helm" helm.sh/helm/v3/cmd/helm); }
 # From a copy of its source, in which its scanner of images finds nothing: that is half of what k9s is compiled of.
@@ -91,6 +92,27 @@ build_headlamp() (
   rm ./*.tgz
   echo "c260ea2f1221b5c326d4cfc637ee15c892d13c2bb4b1bc0b8e0b6e80f999ffce  KubeList.js" | sha256sum --check --quiet
 )
+# The definitions of the kinds of operators that the Helm chart has objects of: of the Gateway API those of today, and of before its
+# version 1.5. Nothing of the modules is compiled.
+build_operators() {
+  definition() {
+    local module
+    module=$(cd "$1" && go mod download -json "$2" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+    cp --no-preserve=mode "$module/$3" "$1/$4"
+    (cd "$1" && sha256sum --check --quiet <<<"$5  $4")
+  }
+  local routes=gateway.networking.k8s.io_tlsroutes.yaml prometheus=github.com/prometheus-operator/prometheus-operator@v0.85.0
+  definition "$1" sigs.k8s.io/gateway-api@v1.6.0 "config/crd/standard/$routes" tlsroutes.yaml \
+    b3f7a900cb767b7be07fec6d277afe43a9b1db36053fef95beacccb1190fa6ca
+  definition "$1" sigs.k8s.io/gateway-api@v1.4.1 "config/crd/experimental/$routes" tlsroutes-of-before.yaml \
+    1dee8d7e1a56dadf0e88466bfef8a8afc5664a94e95d6b2fb812f03d0b198748
+  definition "$1" github.com/cert-manager/cert-manager@v1.21.2 deploy/crds/cert-manager.io_certificates.yaml certificates.yaml \
+    7ad91029c00ec959d54215b19d3b1a9b7e0247eaa60f987151c2b70d8661f8af
+  definition "$1" "$prometheus" example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml servicemonitors.yaml \
+    1dae27b7189b5ce7b9ab764656c18b4c75a45cde1e6f3af6a5e84c4317628919
+  definition "$1" "$prometheus" example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml prometheusrules.yaml \
+    98fd16c9ab79fba8dcd6ef62c957c98cd6546ab74ce0a4ecf09ddf2fda03020e
+}
 build_python() {
   python3 -m venv "$1"
   "$1/bin/pip" --quiet --disable-pip-version-check install --only-binary :all: --no-deps -r python/requirements.txt
@@ -115,6 +137,8 @@ if [[ ! -d $all ]]; then
   part go go/go.mod go/go.sum go/cmd/{events,informer,leader,operator,verbs}/*.go
   ln -s "$part/informer" "$new/bin/go"
   ln -s "$part/events" "$part/leader" "$part/operator" "$part/verbs" "$new/bin/"
+  part actionlint actionlint/go.mod actionlint/go.sum
+  ln -s "$part/actionlint" "$new/bin/actionlint"
   part helm helm/go.mod helm/go.sum
   ln -s "$part/helm" "$new/bin/helm"
   part helm3 helm3/go.mod helm3/go.sum
@@ -136,6 +160,8 @@ if [[ ! -d $all ]]; then
   cp node/*.mjs "$new/"
   part headlamp
   ln -s "$part" "$new/headlamp"
+  part operators
+  ln -s "$part" "$new/bin/operators"
   part python python/requirements.txt
   cp python/main.py "$new/"
   # A virtual environment is moved from where it was made, so that its python is right and its scripts are not.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use testbed::{
-    Api, Kubectl, Member, MemberOptions, Port, Process, Testbed, client, eventually, program,
+    Api, Kubectl, Member, MemberOptions, Port, Process, Testbed, before, client, eventually, program,
     samples::{config_map, keys, namespace},
 };
 
@@ -30,6 +30,8 @@ fn helm(host: &Member) -> Kubectl {
 
 /// The pod of the chart's Deployment, as a process of this machine.
 struct Pod {
+    /// Of its image.
+    program: PathBuf,
     dir: TempDir,
     https: Port,
     metrics: Port,
@@ -37,8 +39,9 @@ struct Pod {
 }
 
 impl Pod {
-    fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap(), https: Port::reserve(), metrics: Port::reserve(), process: None }
+    fn new(program: PathBuf) -> Self {
+        let (dir, https, metrics) = (tempfile::tempdir().unwrap(), Port::reserve(), Port::reserve());
+        Self { program, dir, https, metrics, process: None }
     }
 
     /// What a path in the container is here.
@@ -85,7 +88,7 @@ impl Pod {
         }
         let args: Vec<String> =
             container["args"].as_array().unwrap().iter().map(|arg| self.here(arg.as_str().unwrap())).collect();
-        self.process = Some(Process::spawn("kubefold", &program(), &args, &self.dir.path().join("log")));
+        self.process = Some(Process::spawn("kubefold", &self.program, &args, &self.dir.path().join("log")));
         // As the probe of readiness asks, which is how a rollout knows.
         let ready = Api::of_plain_server(&format!("http://{}", self.metrics.addr()));
         eventually(SOON, async || {
@@ -100,7 +103,7 @@ impl Pod {
     /// Runs a command in the container.
     async fn exec(&self, args: &[&str]) -> (bool, String) {
         let args: Vec<String> = args.iter().map(|arg| self.here(arg)).collect();
-        let said = tokio::process::Command::new(program()).args(&args).output().await.unwrap();
+        let said = tokio::process::Command::new(&self.program).args(&args).output().await.unwrap();
         let text = String::from_utf8_lossy(&said.stdout).into_owned() + &String::from_utf8_lossy(&said.stderr);
         (said.status.success(), text)
     }
@@ -204,10 +207,12 @@ async fn the_chart_brings_a_fleet_to_production() {
     let mut provider = Provider::start(host).await;
     with_developers(&bed).await;
     let values = values(&bed, host, &provider, folder.path()).await;
-    let with = ["kubefold", CHART, "-n", "fleet", "-f", &values];
-    helm(host).run(&[&["install"], &with[..]].concat()).await.ok();
+    let with = ["-n", "fleet", "-f", &values];
+    let chart_before = before("chart");
+    let of_before = ["kubefold", chart_before.to_str().unwrap()];
+    helm(host).run(&[&["install"], &of_before[..], &with[..]].concat()).await.ok();
 
-    let mut pod = Pod::new();
+    let mut pod = Pod::new(before("kubefold"));
     pod.run(host).await;
     let (fine, said) = pod.exec(&["doctor", "--config", "/etc/kubefold/config/clusters.yaml"]).await;
     assert!(fine, "{said}");
@@ -231,16 +236,21 @@ async fn the_chart_brings_a_fleet_to_production() {
     let kubectl = Kubectl::new(&admin, folder.path());
     kubectl.run(&["create", "deployment", "web", "-n", "crew", "--image=web:1", "--replicas=3"]).await.ok();
 
-    // An upgrade: another pod on the same state. Kubeconfigs and what was placed go on.
-    let upgrade = [&["upgrade"], &with[..], &["--set", "auditLog=true", "--set", "image.tag=next"]].concat();
-    helm(host).run(&upgrade).await.ok();
-    pod.run(host).await;
-    assert_eq!(own(&api.get(MAPS).await), all);
-    let web = kubectl.run(&["get", "deployment", "web", "-n", "crew", "-o", "jsonpath={.spec.replicas}"]).await;
-    assert_eq!(web.ok(), "3");
-    helm(host).run(&["rollback", "kubefold", "1", "-n", "fleet"]).await.ok();
-    pod.run(host).await;
-    assert_eq!(own(&jane.get(MAPS).await), all);
+    // An upgrade from the version before, back, and again: another pod on the same state. Kubeconfigs and what was placed go on.
+    let upgrade = [&["upgrade", "kubefold", CHART], &with[..], &["--set", "auditLog=true"]].concat();
+    for (args, program) in [
+        (&upgrade[..], program()),
+        (&["rollback", "kubefold", "1", "-n", "fleet"], before("kubefold")),
+        (&upgrade[..], program()),
+    ] {
+        helm(host).run(args).await.ok();
+        pod.program = program;
+        pod.run(host).await;
+        assert_eq!(own(&api.get(MAPS).await), all);
+        assert_eq!(own(&jane.get(MAPS).await), all);
+        let web = kubectl.run(&["get", "deployment", "web", "-n", "crew", "-o", "jsonpath={.spec.replicas}"]).await;
+        assert_eq!(web.ok(), "3");
+    }
 
     let mut process = pod.process.take().unwrap();
     assert!(process.terminate(SOON).await.success());
@@ -250,8 +260,7 @@ async fn the_chart_brings_a_fleet_to_production() {
     release(&bed, &pod, folder.path()).await;
 }
 
-/// Each switch of the chart, in front of a kube-apiserver with strict validation. Kinds of operators that it does not have are only
-/// rendered.
+/// Each switch of the chart, in front of a kube-apiserver with strict validation.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_value_of_the_chart_makes_objects_that_kubernetes_takes() {
     let bed = Testbed::shared(&["east"]).await;
@@ -290,27 +299,6 @@ async fn every_value_of_the_chart_makes_objects_that_kubernetes_takes() {
     ] {
         assert!(rendered.ok().contains(text), "no {text}: {rendered}");
     }
-    // The rights in a cluster that is a member are those of deploy/member-rbac.yaml, by a link.
-    let operators = [
-        member,
-        "metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true,gateway.enabled=true,gateway.host=a.b",
-        "statePostgres.secretName=db,statePostgres.caKey=ca.crt",
-        "gateway.parentRefs[0].name=edge,tls.certManager.enabled=true,tls.certManager.issuerRef.name=ca",
-    ];
-    let rendered = render(&operators).await;
-    for text in [
-        "kind: ServiceMonitor",
-        "alert: KubefoldMemberDown",
-        "kind: TLSRoute",
-        "kind: Certificate",
-        "--tls-cert-file=/etc/kubefold/tls/tls.crt",
-        "--state-url-file=/etc/kubefold/state-postgres/url",
-        "--state-ca-file=/etc/kubefold/state-postgres/ca.crt",
-        "mountPath: /etc/kubefold/state-postgres",
-        "secretName: \"db\"",
-    ] {
-        assert!(rendered.ok().contains(text), "no {text}: {rendered}");
-    }
     for (sets, words) in [
         (&[][..], "kubefold needs members"),
         (&[member, "replicas=2"], "additional properties 'replicas' not allowed"),
@@ -320,5 +308,69 @@ async fn every_value_of_the_chart_makes_objects_that_kubernetes_takes() {
     ] {
         let refused = render(sets).await;
         assert!(!refused.succeeded() && refused.stderr.contains(words), "no {words:?}: {refused}");
+    }
+}
+
+/// What the chart has for operators: their kinds as they define them, with strict validation.
+#[tokio::test(flavor = "multi_thread")]
+async fn operators_find_what_the_chart_has_for_them() {
+    let bed = Testbed::start(&["east"], MemberOptions::default()).await;
+    let east = &bed["east"];
+    let define = async |file: &str, kind: &str| {
+        let file = client("operators").join(file);
+        // The descriptions of some are too long for the annotation of a client-side apply.
+        east.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", file.to_str().unwrap()]).await.ok();
+        let known = ["api-resources", "--cached=false", "-o", "name"];
+        eventually(SOON, async || {
+            let known = east.kubectl(&known).await;
+            known.stdout.lines().any(|line| line.starts_with(kind)).then_some(()).ok_or_else(|| known.to_string())
+        })
+        .await;
+    };
+    for kind in ["certificates", "servicemonitors", "prometheusrules"] {
+        define(&format!("{kind}.yaml"), kind).await;
+    }
+    let chart = async |command: &[&str], namespace: &str| {
+        let sets = [
+            "config.members[0].name=home,config.members[0].inCluster=true",
+            "metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true",
+            "gateway.enabled=true,gateway.host=a.b,gateway.parentRefs[0].name=edge",
+            "statePostgres.secretName=db,statePostgres.caKey=ca.crt",
+            "tls.certManager.enabled=true,tls.certManager.issuerRef.name=ca",
+        ];
+        let sets = sets.iter().flat_map(|set| ["--set", set]);
+        let args = command.iter().copied().chain(["kubefold", CHART, "-n", namespace]).chain(sets);
+        helm(east).run(&args.collect::<Vec<_>>()).await
+    };
+    let made = async |namespace: &str, kinds: &str| {
+        east.kubectl(&["get", kinds, "-n", namespace, "-o", "name"]).await.ok().lines().count()
+    };
+    tokio::join!(namespace(east, "older"), namespace(east, "newer"));
+    // Of a version that is served where the Gateway API is old, and where it is new.
+    define("tlsroutes-of-before.yaml", "tlsroutes").await;
+    chart(&["install"], "older").await.ok();
+    assert_eq!(made("older", "certificates,servicemonitors,prometheusrules").await, 3);
+    assert_eq!(made("older", "tlsroutes.v1alpha3.gateway.networking.k8s.io").await, 1);
+    define("tlsroutes.yaml", "tlsroutes").await;
+    let rendered = chart(&["template"], "newer").await;
+    let dry = ["apply", "--dry-run=server", "--validate=strict", "-f", "-"];
+    let taken = east.as_admin().run_with_input(&dry, rendered.ok()).await;
+    assert_eq!(taken.ok().lines().count(), 10, "{taken}");
+    assert!(!taken.stderr.contains("Warning"), "{taken}");
+    eventually(SOON, async || {
+        let installed = chart(&["upgrade", "--install"], "newer").await;
+        installed.succeeded().then_some(()).ok_or_else(|| installed.to_string())
+    })
+    .await;
+    assert_eq!(made("newer", "tlsroutes.v1.gateway.networking.k8s.io").await, 1);
+    for text in [
+        "alert: KubefoldMemberDown",
+        "--tls-cert-file=/etc/kubefold/tls/tls.crt",
+        "--state-url-file=/etc/kubefold/state-postgres/url",
+        "--state-ca-file=/etc/kubefold/state-postgres/ca.crt",
+        "mountPath: /etc/kubefold/state-postgres",
+        "secretName: \"db\"",
+    ] {
+        assert!(rendered.ok().contains(text), "no {text}: {rendered}");
     }
 }

@@ -75,6 +75,7 @@ mod stored;
 mod streams;
 mod table;
 mod ui;
+mod upgrade;
 mod verbs;
 
 mod write;

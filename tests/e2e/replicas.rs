@@ -122,7 +122,7 @@ impl World<'_> {
 }
 
 /// Waits until all informers have been told more, so that the next trouble meets them in the middle of something.
-async fn calm(informers: &[Informer]) {
+pub(crate) async fn calm(informers: &[Informer]) {
     let told = |informer: &Informer| informer.events().len();
     let before: Vec<usize> = informers.iter().map(told).collect();
     eventually(SOON, async || {

@@ -90,7 +90,8 @@ async fn state_in_postgresql_outlives_processes_and_outages() {
     restored(&fleet, &server, known.len()).await;
 }
 
-const SPACE: &str = "state";
+/// Where [`fill`] makes what is in members.
+pub(crate) const SPACE: &str = "state";
 const SHADOWS: &str = "/apis/kubefold.io/v1alpha1/namespaces/state/shadowresources";
 
 /// What is in the directory is in the database after a move, whenever that was killed, and kubefold goes on with it.
@@ -148,19 +149,17 @@ async fn state_of_a_directory_is_moved_into_postgresql_and_goes_on_there() {
     assert!(fleet.state_dir().join("own.db.moved").exists() && fleet.state_dir().join("state.db.moved").exists());
 
     fleet.restart_with(&["--state", &url]).await;
-    is_there(&fleet, revision).await;
+    is_there(&fleet, &revision).await;
+    let path = format!("{SHADOWS}?watch=true&resourceVersion={revision}");
+    let before = fleet.request(Method::GET, &path, "").await.to_string();
+    assert!(before.contains("\"code\":410"), "no watch goes on from before: {before}");
     to_west.restore().await;
-    let caught_up = ["get", "configmap", "behind", "-n", SPACE, "--ignore-not-found", "-o", "jsonpath={.data.k}"];
-    eventually(SOON, async || {
-        let value = west.kubectl(&caught_up).await.ok().to_owned();
-        (value == "1").then_some(()).ok_or(value)
-    })
-    .await;
+    caught_up(west).await;
 }
 
 /// A Secret and a ShadowResource of its own, a cordoned member, and a write that does not reach one. Gives the revision of the
 /// own objects.
-async fn fill(fleet: &Kubefold, to_west: &Relay) -> String {
+pub(crate) async fn fill(fleet: &Kubefold, to_west: &Relay) -> String {
     let api = fleet.api().await;
     let secret = ["create", "secret", "generic", "kept", "-n", "kubefold-system", "--from-literal=k=hunter2"];
     fleet.kubectl(&secret).await.ok();
@@ -188,8 +187,8 @@ async fn fill(fleet: &Kubefold, to_west: &Relay) -> String {
     api.get(SHADOWS).await["metadata"]["resourceVersion"].as_str().unwrap().to_owned()
 }
 
-/// Everything that [`fill`] made. `revision`: of the own objects before the move.
-async fn is_there(fleet: &Kubefold, revision: String) {
+/// Everything that [`fill`] made, the own objects with a later revision than this one, which they had before.
+pub(crate) async fn is_there(fleet: &Kubefold, revision: &str) {
     let api = fleet.api().await;
     let status = api.get(STATUS).await;
     assert_eq!(status["unfinished"].as_array().unwrap().len(), 1, "{status}");
@@ -201,10 +200,17 @@ async fn is_there(fleet: &Kubefold, revision: String) {
     assert_eq!(shown["items"][0]["metadata"]["name"], "kept", "{shown}");
     let number = |revision: &str| revision.parse::<u64>().unwrap();
     let now = shown["metadata"]["resourceVersion"].as_str().unwrap();
-    assert!(number(now) > number(&revision), "{now} {revision}");
-    let path = format!("{SHADOWS}?watch=true&resourceVersion={revision}");
-    let before = api.request(Method::GET, &path, "").await.to_string();
-    assert!(before.contains("\"code\":410"), "no watch goes on from before: {before}");
+    assert!(number(now) > number(revision), "{now} {revision}");
+}
+
+/// What [`fill`] wrote while the member could not be reached is there, once it can be.
+pub(crate) async fn caught_up(west: &Member) {
+    let caught_up = ["get", "configmap", "behind", "-n", SPACE, "--ignore-not-found", "-o", "jsonpath={.data.k}"];
+    eventually(SOON, async || {
+        let value = west.kubectl(&caught_up).await.ok().to_owned();
+        (value == "1").then_some(()).ok_or(value)
+    })
+    .await;
 }
 
 /// Killed with a write unfinished, and begun again while its member is down. Gives the names of all objects.

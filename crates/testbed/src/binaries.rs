@@ -1,4 +1,4 @@
-//! The real programs, built once per machine by `tests/testbed/build.sh` and `tests/clients/build.sh`.
+//! The real programs, built once per machine by `tests/testbed/build.sh`, `tests/clients/build.sh` and `tests/before/build.sh`.
 
 use std::{
     path::{Path, PathBuf},
@@ -21,6 +21,13 @@ pub fn client(name: &str) -> PathBuf {
     let path = DIRECTORY.get_or_init(|| built_by(script)).join(name);
     assert!(path.exists(), "no client {name}: {} is missing", path.display());
     path
+}
+
+/// What there is of the version before, by `tests/before`: `kubefold`, and `chart`, its Helm chart.
+pub fn before(name: &str) -> PathBuf {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/before/build.sh");
+    DIRECTORY.get_or_init(|| built_by(script)).join(name)
 }
 
 /// The stage files from which kwok knows the life of a node and of a pod.

@@ -61,6 +61,7 @@ impl FleetFile {
 /// A running kubefold. Dropping it kills it.
 pub struct Kubefold {
     process: Mutex<Option<Process>>,
+    program: Mutex<PathBuf>,
     port: Port,
     dir: TempDir,
     flags: Vec<String>,
@@ -95,9 +96,15 @@ impl Kubefold {
 
     /// Starts it with more flags and does not wait.
     pub fn launch_with(file: &FleetFile, flags: &[&str]) -> Self {
+        Self::launch_of(program(), file, flags)
+    }
+
+    /// Starts another program, such as another version, and does not wait.
+    pub fn launch_of(program: PathBuf, file: &FleetFile, flags: &[&str]) -> Self {
         let dir = directory::temporary("kubefold");
         let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        let kubefold = Self { process: Mutex::new(None), port: Port::reserve(), dir, flags, namespace: None };
+        let (process, program, port) = (Mutex::new(None), Mutex::new(program), Port::reserve());
+        let kubefold = Self { process, program, port, dir, flags, namespace: None };
         kubefold.configure(file);
         kubefold.run();
         kubefold
@@ -286,6 +293,11 @@ impl Kubefold {
         .await;
     }
 
+    /// Is another program from its next start on, and in its commands.
+    pub fn becomes(&self, program: PathBuf) {
+        *self.program.lock() = program;
+    }
+
     /// Stops it where it is: it answers nothing, and its connections stay.
     pub fn pause(&self) {
         self.process.lock().as_ref().expect("a running kubefold").pause();
@@ -327,7 +339,7 @@ impl Kubefold {
 
     /// Runs another of its commands on the same state directory: `kubeconfig`, `status`, `doctor`, ...
     pub async fn command(&self, args: &[&str]) -> std::process::Output {
-        let mut command = tokio::process::Command::new(program());
+        let mut command = tokio::process::Command::new(&*self.program.lock());
         command.args(args).arg("--state-dir").arg(self.state_dir()).kill_on_drop(true);
         command.output().await.expect("run kubefold")
     }
@@ -344,7 +356,7 @@ impl Kubefold {
             state_dir.to_str().expect("UTF-8"),
         ];
         let args: Vec<&str> = args.into_iter().chain(self.flags.iter().map(String::as_str)).collect();
-        let process = Process::spawn("kubefold", &program(), &args, &self.log_path());
+        let process = Process::spawn("kubefold", &self.program.lock(), &args, &self.log_path());
         *self.process.lock() = Some(process);
     }
 

@@ -55,7 +55,7 @@ use std::ops::Index;
 pub use admission::{Admission, Held, Verdict, Which};
 pub use api::{Answer, Api, Watch};
 pub use apiserver::ApiServer;
-pub use binaries::{binary, client};
+pub use binaries::{before, binary, client};
 pub use browser::Browser;
 pub use counts::{Counts, Outcome, TOLERANCE_PERCENT};
 pub use etcd_server::EtcdServer;

@@ -303,7 +303,8 @@ fn ordered() -> impl Strategy<Value = Ordered> {
         Just(Ordered::Absent),
         any::<bool>().prop_map(Ordered::Bool),
         (-2_i64..10).prop_map(Ordered::Integer),
-        select(vec![-0.5, 3.0, 2.5, 1e30, 4_611_686_018_427_387_904.0, 9_223_372_036_854_775_808.0]).prop_map(Ordered::Number),
+        select(vec![-0.5, 3.0, 2.5, 1e30, 4_611_686_018_427_387_904.0, 9_223_372_036_854_775_808.0])
+            .prop_map(Ordered::Number),
         select(vec!["", "a", "east", "Pod.", "b"]).prop_map(|text| Ordered::Text(text.to_owned())),
     ]
 }

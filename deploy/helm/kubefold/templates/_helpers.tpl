@@ -59,3 +59,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "kubefold.externalUrl" -}}
 {{- default (printf "https://%s.%s.svc:%v" (include "kubefold.fullname" .) .Release.Namespace .Values.service.port) .Values.externalUrl }}
 {{- end }}
+
+{{- /* The version of TLSRoutes that the cluster has. Without a cluster, as for helm template: the one that has been there since
+version 1.5 of the Gateway API. */ -}}
+{{- define "kubefold.tlsRoute" -}}
+{{- $group := "gateway.networking.k8s.io" -}}
+{{- $version := "v1" -}}
+{{- range list "v1alpha2" "v1alpha3" "v1" -}}
+{{- if $.Capabilities.APIVersions.Has (printf "%s/%s/TLSRoute" $group .) -}}{{- $version = . -}}{{- end -}}
+{{- end -}}
+{{- printf "%s/%s" $group $version -}}
+{{- end -}}
