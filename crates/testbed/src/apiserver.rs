@@ -68,6 +68,11 @@ impl ApiServer {
         self.process.take().expect("a running kubefold").terminate(deadline).await
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.process.as_ref().expect("a running kubefold").id()
+    }
+
     /// Its state directory.
     pub fn state_dir(&self) -> PathBuf {
         self.dir.path().join("state")

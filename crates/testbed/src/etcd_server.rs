@@ -24,13 +24,19 @@ pub struct EtcdServer {
     port: Port,
     peer: Port,
     is_tls: bool,
+    is_synced: bool,
     process: Option<Process>,
 }
 
 impl EtcdServer {
     /// Starts one and waits until it answers.
     pub fn start() -> Self {
-        Self::start_in(directory::temporary("etcd"), false)
+        Self::start_in(directory::temporary("etcd"), false, false)
+    }
+
+    /// Starts one that syncs each write, as etcd does unless it is told otherwise.
+    pub fn start_synced() -> Self {
+        Self::start_in(directory::temporary("etcd"), false, true)
     }
 
     /// Starts one that speaks TLS alone, with clients that show a certificate of its authority. Its own names `localhost`.
@@ -47,11 +53,11 @@ impl EtcdServer {
         ] {
             fs::write(dir.path().join(name), text).expect("a file");
         }
-        Self::start_in(dir, true)
+        Self::start_in(dir, true, false)
     }
 
-    fn start_in(dir: TempDir, is_tls: bool) -> Self {
-        let mut server = Self { dir, port: Port::reserve(), peer: Port::reserve(), is_tls, process: None };
+    fn start_in(dir: TempDir, is_tls: bool, is_synced: bool) -> Self {
+        let mut server = Self { dir, port: Port::reserve(), peer: Port::reserve(), is_tls, is_synced, process: None };
         server.restart();
         server
     }
@@ -74,10 +80,12 @@ impl EtcdServer {
             format!("--listen-peer-urls=http://{}", self.peer.addr()),
             format!("--listen-client-urls={url}"),
             format!("--advertise-client-urls={url}"),
-            // A test needs no data after a power cut.
-            "--unsafe-no-fsync".to_owned(),
             "--log-level=warn".to_owned(),
         ]);
+        if !self.is_synced {
+            // A test needs no data after a power cut.
+            args.push("--unsafe-no-fsync".to_owned());
+        }
         if self.is_tls {
             let file = |name| self.path(name).display().to_string();
             args.extend([
