@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
@@ -12,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use testbed::{
     FleetFile, Informer, Kubefold, Member, MemberOptions, Relay, Testbed, eventually, figure,
-    objects::{IN_DEFAULT, config_map, create_many, exact, held, same, union},
+    objects::{Cluster, IN_DEFAULT, config_map, create_many, exact, held, same, union},
 };
 
 const SOON: Duration = Duration::from_secs(30);
@@ -21,7 +22,16 @@ pub(crate) const EACH: usize = 500;
 
 /// Creates, changes and deletes config maps at one member until told to end, whatever the member makes of that. Gives the
 /// visible keys that it may have deleted.
-pub(crate) async fn churn(member: &Member, until: &CancellationToken) -> BTreeSet<String> {
+pub(crate) async fn churn(member: &impl Cluster, until: &CancellationToken) -> BTreeSet<String> {
+    churn_counted(member, until, &AtomicUsize::new(0)).await
+}
+
+/// The same, which counts what it asks for.
+pub(crate) async fn churn_counted(
+    member: &impl Cluster,
+    until: &CancellationToken,
+    asked_for: &AtomicUsize,
+) -> BTreeSet<String> {
     let (api, mut deleted, mut dice) = (member.api().await, BTreeSet::new(), 1_u64);
     while !until.is_cancelled() {
         // Knuth's linear congruential generator: the same churn every time.
@@ -30,6 +40,7 @@ pub(crate) async fn churn(member: &Member, until: &CancellationToken) -> BTreeSe
         let name = format!("churn-{number:05}");
         let path = format!("{IN_DEFAULT}/{name}");
         let object = config_map(&name, &format!("{dice}")).to_string();
+        asked_for.fetch_add(1, Ordering::Relaxed);
         let asked = match what {
             0..4 => {
                 deleted.insert(format!("default/{name}@{}", member.name()));
@@ -63,7 +74,7 @@ pub(crate) fn replay(informer: &Informer) -> BTreeMap<String, String> {
 }
 
 /// Waits until an informer holds what the members hold, then checks what it was told on the way.
-pub(crate) async fn settled(informer: &mut Informer, members: &[&Member], deleted: &BTreeSet<String>) {
+pub(crate) async fn settled(informer: &mut Informer, members: &[&impl Cluster], deleted: &BTreeSet<String>) {
     eventually(SOON, async || {
         let difference = same(&held(&informer.dump().await), &union(members).await);
         difference.map_err(|error| format!("{error}\n{}", informer.errors()))

@@ -63,6 +63,7 @@ mod replicas;
 mod restarts;
 mod resumed;
 mod rewrite;
+mod schedules;
 mod search;
 mod shadow;
 mod shadow_informer;

@@ -16,9 +16,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use testbed::{
-    Api, FleetFile, Informer, Kubefold, Member, MemberOptions, PostgresServer, Relay, Testbed, before, eventually,
-    figure,
-    objects::{CONFIG_MAPS, create_many, exact},
+    Api, FleetFile, Informer, Kubefold, MemberOptions, PostgresServer, Relay, Testbed, before, eventually, figure,
+    objects::{CONFIG_MAPS, Cluster, create_many, exact},
     program,
     samples::namespace,
 };
@@ -88,7 +87,7 @@ fn secret(name: &str, value: usize) -> Value {
 
 /// Secrets of all members that are written through the fleet view.
 #[derive(Default)]
-struct Written {
+pub(crate) struct Written {
     /// The values that each may have: the last one that was answered to be stored, and those that were asked for since.
     values: Mutex<BTreeMap<String, Vec<usize>>>,
     stored: AtomicUsize,
@@ -96,7 +95,7 @@ struct Written {
 
 impl Written {
     /// Makes and changes them until told to end.
-    async fn write(&self, fleet: &Api, until: &CancellationToken) {
+    pub(crate) async fn write(&self, fleet: &Api, until: &CancellationToken) {
         for number in 0.. {
             if until.is_cancelled() {
                 return;
@@ -114,9 +113,9 @@ impl Written {
                     *values = vec![number];
                     self.stored.fetch_add(1, Ordering::Relaxed);
                 }
-                // Nobody has the state for a moment, or a create that had no answer is done only now.
+                // Nobody has the state for a moment, whoever had it did not answer, or a create that had no answer is done only now.
                 Ok(answer) => {
-                    let known = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::CONFLICT];
+                    let known = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT, StatusCode::CONFLICT];
                     assert!(known.contains(&answer.status), "{answer}");
                     values.push(number);
                 }
@@ -127,7 +126,7 @@ impl Written {
     }
 
     /// Waits until more are stored.
-    async fn goes_on(&self) {
+    pub(crate) async fn goes_on(&self) {
         let before = self.stored.load(Ordering::Relaxed);
         eventually(SOON, async || {
             let now = self.stored.load(Ordering::Relaxed);
@@ -137,7 +136,7 @@ impl Written {
     }
 
     /// What is stored is in every member, one value in all.
-    async fn are_stored(&self, members: [&Member; 2]) {
+    pub(crate) async fn are_stored(&self, members: [&impl Cluster; 2]) {
         let values = self.values.lock().clone();
         eventually(SOON, async || {
             let [one, other] = members.map(|member| async { held(member).await });
@@ -158,7 +157,7 @@ impl Written {
 }
 
 /// What a member has of them.
-async fn held(member: &Member) -> BTreeMap<String, usize> {
+async fn held(member: &impl Cluster) -> BTreeMap<String, usize> {
     let list = member.api().await.get(SECRETS).await;
     let value =
         |item: &Value| String::from_utf8(STANDARD.decode(item["data"]["value"].as_str()?).ok()?).ok()?.parse().ok();

@@ -33,6 +33,7 @@ mod sealed;
 mod shared;
 mod status;
 mod subresources;
+mod texts;
 mod undone;
 mod update;
 

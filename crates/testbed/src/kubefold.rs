@@ -308,6 +308,11 @@ impl Kubefold {
         self.process.lock().as_ref().expect("a running kubefold").resume();
     }
 
+    /// Says whether it has not ended of itself.
+    pub fn is_running(&self) -> bool {
+        self.process.lock().as_mut().is_some_and(|process| process.exited().is_none())
+    }
+
     /// Waits until it ends of itself.
     pub async fn ended(&self) -> ExitStatus {
         loop {

@@ -40,7 +40,7 @@ pub struct MemberOptions {
     pub kwok_nodes: usize,
     /// Whether [`Member::audit`] knows who asked for what.
     pub audit: bool,
-    /// More flags for kube-apiserver; a later flag wins.
+    /// More flags for kube-apiserver, each in the place of the testbed's own of its name.
     pub apiserver_args: Vec<String>,
 }
 

@@ -129,6 +129,10 @@ impl Place {
             args.push(format!("--audit-log-path={}", self.path("audit.log")));
             args.push("--audit-log-mode=blocking".into());
         }
+        let name = |arg: &str| arg.split_once('=').map_or(arg, |(name, _)| name).to_owned();
+        let own: Vec<String> = self.options.apiserver_args.iter().map(|arg| name(arg)).collect();
+        // A list would have the values of both.
+        args.retain(|arg| !own.contains(&name(arg)));
         args.extend(self.options.apiserver_args.iter().cloned());
         self.spawn("kube-apiserver", &args)
     }

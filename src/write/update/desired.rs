@@ -14,6 +14,7 @@ use crate::{
     write::{
         fleet::{Key, Visible},
         request::Request,
+        update::string_data,
     },
 };
 use kubefold_wire::{
@@ -56,6 +57,7 @@ pub(super) fn read(request: &Request, key: &Key, visible: &Visible, shown: &Valu
         MERGE_PATCH => patch::merged(without_managers(shown), &request.body).map_err(Status::from)?,
         _ => patched(request, shown)?,
     };
+    string_data::store(key, &mut after);
     let named = |field: &str| {
         let value = after.pointer(&format!("/metadata/{field}")).and_then(Value::as_str);
         value.filter(|value| !value.is_empty() && *value != "0").map(str::to_owned)

@@ -22,6 +22,7 @@ mod scale;
 mod settle;
 mod shares;
 mod status;
+mod string_data;
 mod supersede;
 mod task;
 mod turns;

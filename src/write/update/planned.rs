@@ -15,6 +15,7 @@ use crate::{
             draft::{Plan, Rehearsed, overrides_in, with_all},
             part::{Asking, How, SCALE, document},
             shares::{Room, Total},
+            string_data,
             work::{Stop, Work, dry_run_failed, unreachable},
         },
     },
@@ -83,6 +84,7 @@ impl<'a, F: Fleet> Work<'a, F> {
     /// Has the home say what a strategic merge patch makes of it: only a member knows the kind's schema.
     async fn ask_home(&self, warnings: &mut Warnings) -> Result<Plan, Stop> {
         let mut patch = desired::object(&self.request.body)?;
+        string_data::store_in_patch(self.key, &mut patch);
         let (revision, uid) = desired::strip(&mut patch);
         desired::check_preconditions(self.key, &self.visible, revision.as_deref(), uid.as_deref())?;
         self.hold_owners(&patch).await?;

@@ -1,0 +1,112 @@
+//! `stringData` of a Secret: a kube-apiserver takes it, stores it as `data`, and never shows it. So no part ever has it, and what a part has
+//! cannot be compared with it.
+//!
+//! Source: kubernetes `pkg/apis/core/v1/conversion.go` `Convert_v1_Secret_To_core_Secret`.
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::{Map, Value};
+
+use crate::write::fleet::Key;
+
+const TEXTS: &str = "stringData";
+const STORED: &str = "data";
+/// What a strategic merge patch says to a map.
+const DIRECTIVE: &str = "$patch";
+
+/// Has an object say in `data` what it says in `stringData`. What is no map of texts stays, and is refused by whoever is asked.
+pub(super) fn store(key: &Key, object: &mut Value) {
+    store_in(key, object, None);
+}
+
+/// The same of a strategic merge patch.
+pub(super) fn store_in_patch(key: &Key, patch: &mut Value) {
+    // A null takes all of `data` away.
+    let clears = patch.get(STORED).is_some_and(Value::is_null);
+    store_in(key, patch, clears.then(|| (DIRECTIVE.to_owned(), "replace".into())));
+}
+
+fn store_in(key: &Key, object: &mut Value, first: Option<(String, Value)>) {
+    let Some((fields, texts)) = taken(key, object).filter(|(_, texts)| !texts.is_empty()) else { return };
+    let data = fields.entry(STORED).or_insert(Value::Null);
+    if data.is_null() {
+        *data = Value::Object(first.into_iter().collect());
+    }
+    if let Value::Object(data) = data {
+        data.extend(texts);
+    }
+}
+
+/// Takes `stringData` away, and gives what is left and what it says, as `data` would.
+fn taken<'a>(key: &Key, object: &'a mut Value) -> Option<(&'a mut Map<String, Value>, Map<String, Value>)> {
+    let is_secret = key.gvr.group.is_empty() && &*key.gvr.resource == "secrets";
+    let fields = object.as_object_mut().filter(|_| is_secret)?;
+    let texts = match fields.get(TEXTS)? {
+        Value::Null => Map::new(),
+        Value::Object(texts) => stored(texts)?,
+        _ => return None,
+    };
+    fields.shift_remove(TEXTS);
+    Some((fields, texts))
+}
+
+/// `None`: one of them is no text. A patch takes with null what is not there.
+fn stored(texts: &Map<String, Value>) -> Option<Map<String, Value>> {
+    let said = texts.iter().filter(|(name, text)| *name != DIRECTIVE && !text.is_null());
+    said.map(|(name, text)| Some((name.clone(), STANDARD.encode(text.as_str()?).into()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use kubefold_wire::resource::{Gvk, Gvr};
+    use serde_json::json;
+
+    use super::*;
+
+    fn key(resource: &str) -> Key {
+        let (gvr, gvk) = (Gvr::new("", "v1", resource), Gvk::new("", "v1", "Any"));
+        Key { gvr, gvk, namespace: "default".into(), name: "one".into() }
+    }
+
+    fn stored(object: Value) -> Value {
+        let mut object = object;
+        store(&key("secrets"), &mut object);
+        object
+    }
+
+    #[test]
+    fn what_a_secret_says_in_texts_it_says_in_data() {
+        for (said, expected) in [
+            (json!({"stringData": {"a": "é"}}), json!({"data": {"a": "w6k="}})),
+            (json!({"data": null, "stringData": {"a": "1"}}), json!({"data": {"a": "MQ=="}})),
+            (
+                json!({"data": {"a": "MQ==", "b": "Mg=="}, "stringData": {"a": ""}}),
+                json!({"data": {"a": "", "b": "Mg=="}}),
+            ),
+            (json!({"data": {"a": "MQ=="}, "stringData": null}), json!({"data": {"a": "MQ=="}})),
+            (json!({"stringData": {}}), json!({})),
+        ] {
+            assert_eq!(stored(said), expected);
+        }
+        for refused in [json!({"stringData": {"a": 1}}), json!({"stringData": "a"}), json!([])] {
+            assert_eq!(stored(refused.clone()), refused);
+        }
+        let mut other = json!({"stringData": {"a": "1"}});
+        store(&key("configmaps"), &mut other);
+        assert_eq!(other, json!({"stringData": {"a": "1"}}));
+    }
+
+    #[test]
+    fn so_does_a_patch_of_it() {
+        for (said, expected) in [
+            (json!({"stringData": {"a": "1", "b": null}}), json!({"data": {"a": "MQ=="}})),
+            (json!({"data": {"b": null}, "stringData": {"a": "1"}}), json!({"data": {"b": null, "a": "MQ=="}})),
+            (json!({"data": null, "stringData": {"a": "1"}}), json!({"data": {"$patch": "replace", "a": "MQ=="}})),
+            (json!({"data": null, "stringData": null}), json!({"data": null})),
+            (json!({"stringData": {"$patch": "replace", "a": "1"}}), json!({"data": {"a": "MQ=="}})),
+        ] {
+            let mut patch = said;
+            store_in_patch(&key("secrets"), &mut patch);
+            assert_eq!(patch, expected);
+        }
+    }
+}
