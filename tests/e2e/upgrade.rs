@@ -9,7 +9,8 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use http::{Method, StatusCode};
+use bytes::Bytes;
+use http::{Method, Request, StatusCode, header};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -85,6 +86,20 @@ fn secret(name: &str, value: usize) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": {"value": value.to_string()}})
 }
 
+/// Changes of a Secret in the ways in which clients make them, one after the other.
+fn change(name: &str, number: usize) -> Request<Bytes> {
+    let data = json!({"data": {"value": STANDARD.encode(number.to_string())}});
+    let (method, content_type, body) = match number / WRITTEN % 4 {
+        0 => (Method::PUT, "application/json", secret(name, number)),
+        1 => (Method::PATCH, "application/merge-patch+json", data),
+        2 => (Method::PATCH, "application/strategic-merge-patch+json", data),
+        _ => (Method::PATCH, "application/apply-patch+yaml", secret(name, number)),
+    };
+    let query = if content_type.contains("apply") { "?fieldManager=test&force=true" } else { "" };
+    let request = Request::builder().method(method).uri(format!("{SECRETS}/{name}{query}"));
+    request.header(header::CONTENT_TYPE, content_type).body(body.to_string().into()).unwrap()
+}
+
 /// Secrets of all members that are written through the fleet view.
 #[derive(Default)]
 pub(crate) struct Written {
@@ -101,9 +116,9 @@ impl Written {
                 return;
             }
             let name = format!("written-{:02}", number % WRITTEN);
-            let body = secret(&name, number).to_string();
-            let mut asked = fleet.try_request(Method::PUT, &format!("{SECRETS}/{name}"), body.clone()).await;
+            let mut asked = fleet.send(change(&name, number)).await;
             if asked.as_ref().is_ok_and(|answer| answer.status == StatusCode::NOT_FOUND) {
+                let body = secret(&name, number).to_string();
                 asked = fleet.try_request(Method::POST, SECRETS, body).await;
             }
             let mut values = self.values.lock();
