@@ -8,6 +8,8 @@ use serde_json::{Map, Value};
 
 use crate::write::fleet::Key;
 
+type Fields = Map<String, Value>;
+
 const TEXTS: &str = "stringData";
 const STORED: &str = "data";
 /// What a strategic merge patch says to a map.
@@ -37,7 +39,7 @@ fn store_in(key: &Key, object: &mut Value, first: Option<(String, Value)>) {
 }
 
 /// Takes `stringData` away, and gives what is left and what it says, as `data` would.
-fn taken<'a>(key: &Key, object: &'a mut Value) -> Option<(&'a mut Map<String, Value>, Map<String, Value>)> {
+fn taken<'a>(key: &Key, object: &'a mut Value) -> Option<(&'a mut Fields, Fields)> {
     let is_secret = key.gvr.group.is_empty() && &*key.gvr.resource == "secrets";
     let fields = object.as_object_mut().filter(|_| is_secret)?;
     let texts = match fields.get(TEXTS)? {
@@ -50,7 +52,7 @@ fn taken<'a>(key: &Key, object: &'a mut Value) -> Option<(&'a mut Map<String, Va
 }
 
 /// `None`: one of them is no text. A patch takes with null what is not there.
-fn stored(texts: &Map<String, Value>) -> Option<Map<String, Value>> {
+fn stored(texts: &Fields) -> Option<Fields> {
     let said = texts.iter().filter(|(name, text)| *name != DIRECTIVE && !text.is_null());
     said.map(|(name, text)| Some((name.clone(), STANDARD.encode(text.as_str()?).into()))).collect()
 }
