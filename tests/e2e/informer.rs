@@ -75,7 +75,8 @@ pub(crate) fn replay(informer: &Informer) -> BTreeMap<String, String> {
 
 /// Waits until an informer holds what the members hold, then checks what it was told on the way.
 pub(crate) async fn settled(informer: &mut Informer, members: &[&impl Cluster], deleted: &BTreeSet<String>) {
-    eventually(SOON, async || {
+    // After errors client-go waits for 30 s and more before it lists. Source: client-go `tools/cache/reflector.go`.
+    eventually(SOON * 3, async || {
         let difference = same(&held(&informer.dump().await), &union(members).await);
         difference.map_err(|error| format!("{error}\n{}", informer.errors()))
     })
