@@ -41,6 +41,9 @@ const MEMBERS: u64 = 2;
 /// Config maps of each member when the first schedule begins.
 const EACH: usize = 50;
 
+/// Lines of a replica's log that are shown where a schedule fails.
+const TOLD: usize = 60;
+
 /// Knuth's linear congruential generator.
 struct Dice(u64);
 
@@ -133,21 +136,6 @@ impl Cluster for Embedded {
     }
 }
 
-/// Lines of a replica's log that are shown where a schedule fails.
-const TOLD: usize = 60;
-
-impl Drop for World {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            for (at, replica) in self.replicas.iter().enumerate() {
-                let log = replica.log();
-                let lines: Vec<&str> = log.lines().filter(|line| !line.contains("serve::gate")).collect();
-                eprintln!("replica {at}:\n{}", lines[lines.len().saturating_sub(TOLD)..].join("\n"));
-            }
-        }
-    }
-}
-
 /// All that can fail.
 struct World {
     replicas: [Kubefold; REPLICAS as usize],
@@ -233,6 +221,18 @@ impl World {
             unfinished.as_array().is_some_and(Vec::is_empty).then_some(()).ok_or_else(|| unfinished.to_string())
         })
         .await;
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for (at, replica) in self.replicas.iter().enumerate() {
+                let log = replica.log();
+                let lines: Vec<&str> = log.lines().filter(|line| !line.contains("serve::gate")).collect();
+                eprintln!("replica {at}:\n{}", lines[lines.len().saturating_sub(TOLD)..].join("\n"));
+            }
+        }
     }
 }
 

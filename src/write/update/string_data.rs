@@ -15,23 +15,23 @@ const STORED: &str = "data";
 /// What a strategic merge patch says to a map.
 const DIRECTIVE: &str = "$patch";
 
-/// Has an object say in `data` what it says in `stringData`. What is no map of texts stays, and is refused by whoever is asked.
+/// Has an object say in `data` what it says in `stringData`. What is no map of texts stays, and members refuse it.
 pub(super) fn store(key: &Key, object: &mut Value) {
-    store_in(key, object, None);
+    store_in(key, object, false);
 }
 
 /// The same of a strategic merge patch.
 pub(super) fn store_in_patch(key: &Key, patch: &mut Value) {
-    // A null takes all of `data` away.
-    let clears = patch.get(STORED).is_some_and(Value::is_null);
-    store_in(key, patch, clears.then(|| (DIRECTIVE.to_owned(), "replace".into())));
+    store_in(key, patch, true);
 }
 
-fn store_in(key: &Key, object: &mut Value, first: Option<(String, Value)>) {
-    let Some((fields, texts)) = taken(key, object).filter(|(_, texts)| !texts.is_empty()) else { return };
-    let data = fields.entry(STORED).or_insert(Value::Null);
+fn store_in(key: &Key, object: &mut Value, is_patch: bool) {
+    let Some((fields, texts)) = taken(key, object, is_patch).filter(|(_, texts)| !texts.is_empty()) else { return };
+    let data = fields.entry(STORED).or_insert_with(|| Value::Object(Map::new()));
     if data.is_null() {
-        *data = Value::Object(first.into_iter().collect());
+        // In a patch it takes all of `data` away.
+        let replaces = is_patch.then(|| (DIRECTIVE.to_owned(), "replace".into()));
+        *data = Value::Object(replaces.into_iter().collect());
     }
     if let Value::Object(data) = data {
         data.extend(texts);
@@ -39,22 +39,26 @@ fn store_in(key: &Key, object: &mut Value, first: Option<(String, Value)>) {
 }
 
 /// Takes `stringData` away, and gives what is left and what it says, as `data` would.
-fn taken<'a>(key: &Key, object: &'a mut Value) -> Option<(&'a mut Fields, Fields)> {
+fn taken<'a>(key: &Key, object: &'a mut Value, is_patch: bool) -> Option<(&'a mut Fields, Fields)> {
     let is_secret = key.gvr.group.is_empty() && &*key.gvr.resource == "secrets";
     let fields = object.as_object_mut().filter(|_| is_secret)?;
     let texts = match fields.get(TEXTS)? {
         Value::Null => Map::new(),
-        Value::Object(texts) => stored(texts)?,
+        Value::Object(texts) => stored(texts, is_patch)?,
         _ => return None,
     };
     fields.shift_remove(TEXTS);
     Some((fields, texts))
 }
 
-/// `None`: one of them is no text. A patch takes with null what is not there.
-fn stored(texts: &Fields) -> Option<Fields> {
-    let said = texts.iter().filter(|(name, text)| *name != DIRECTIVE && !text.is_null());
-    said.map(|(name, text)| Some((name.clone(), STANDARD.encode(text.as_str()?).into()))).collect()
+/// `None`: one of them is no text. A null is an empty text in an object; in a patch it takes away what is not there.
+fn stored(texts: &Fields, is_patch: bool) -> Option<Fields> {
+    let said = texts.iter().filter(|(name, text)| !is_patch || (*name != DIRECTIVE && !text.is_null()));
+    said.map(|(name, text)| {
+        let text = if text.is_null() { "" } else { text.as_str()? };
+        Some((name.clone(), STANDARD.encode(text).into()))
+    })
+    .collect()
 }
 
 #[cfg(test)]
@@ -86,6 +90,7 @@ mod tests {
             ),
             (json!({"data": {"a": "MQ=="}, "stringData": null}), json!({"data": {"a": "MQ=="}})),
             (json!({"stringData": {}}), json!({})),
+            (json!({"stringData": {"a": null, "$patch": "1"}}), json!({"data": {"a": "", "$patch": "MQ=="}})),
         ] {
             assert_eq!(stored(said), expected);
         }
