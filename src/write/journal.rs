@@ -229,7 +229,23 @@ impl Journal {
         self.note(move |this| this.table.step(id, &target)).await;
     }
 
-    /// The same with the journal's next commit: if the process is killed before, the member is asked again.
+    /// Notes that something of writes is about to be sent to a member to which nothing of them had come: if the process is killed before
+    /// it notes what came of that, it may have been done. When it returns, the operating system has it.
+    pub async fn sending(&self, ids: &[u64], member: &MemberName) {
+        let failed: Vec<u64> = {
+            let inner = self.inner.lock();
+            let step_of = |id: &u64| {
+                let targets = &inner.open.get(id)?.begun.entry.targets;
+                targets.iter().find(|target| target.member == *member).map(|target| &target.step)
+            };
+            ids.iter().filter(|id| matches!(step_of(id), Some(Step::Failed(_)))).copied().collect()
+        };
+        for id in failed {
+            self.step(id, member, Step::Planned).await;
+        }
+    }
+
+    /// Notes a step with the journal's next commit: if the process is killed before, the member is asked again.
     pub fn step_later(&self, id: u64, member: &MemberName, step: Step) {
         if let Some(target) = self.set(id, member, step) {
             let inner = Arc::downgrade(&self.inner);

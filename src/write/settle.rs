@@ -9,6 +9,7 @@ mod renamed;
 
 use std::{collections::hash_map, sync::Arc, time::Duration};
 
+use futures::FutureExt;
 use http::HeaderValue;
 use tokio::{sync::Notify, time::Instant};
 
@@ -65,8 +66,18 @@ impl<F: Fleet> Writer<F> {
         };
         let this = self.clone();
         self.tasks.spawn(async move {
-            let settled = this.cancel.run_until_cancelled(this.try_to_settle(id, hold, after, &wake)).await.flatten();
-            this.settling.lock().remove(&id);
+            let mut next = Some((hold, after));
+            let mut settled = None;
+            while let Some((hold, after)) = next.take() {
+                settled = this.cancel.run_until_cancelled(this.try_to_settle(id, hold, after, &wake)).await.flatten();
+                let mut settling = this.settling.lock();
+                // Whoever wakes it finds it here, or begins anew.
+                if settled.is_none() && !this.cancel.is_cancelled() && wake.notified().now_or_never().is_some() {
+                    next = Some((None, Duration::ZERO));
+                } else {
+                    settling.remove(&id);
+                }
+            }
             if let Some((entry, settled)) = settled {
                 under_id_of(&entry, companions::settled(&this, &entry)).await;
                 if settled == Settled::GivenUp {
@@ -96,7 +107,7 @@ impl<F: Fleet> Writer<F> {
         if !after.is_zero() {
             self.pause(after, wake).await;
         }
-        for _ in 0..TRIES_MAX {
+        for tried in 1..=TRIES_MAX {
             let (entry, _) = self.journal.open_entry(id)?;
             if hold.is_none() {
                 hold = self.fleet.hold(&entry.key).await;
@@ -109,8 +120,11 @@ impl<F: Fleet> Writer<F> {
                     return Some((entry, settled));
                 }
             }
-            self.pause(pause, wake).await;
-            pause *= 2;
+            // Who wakes this after the last try has all of them begin anew.
+            if tried < TRIES_MAX {
+                self.pause(pause, wake).await;
+                pause *= 2;
+            }
         }
         tracing::warn!(entry = id, "an unfinished write waits for its members to recover");
         None

@@ -31,7 +31,7 @@ const SOON: Duration = Duration::from_secs(120);
 /// Rounds of one schedule. All is whole again between two of them.
 const ROUNDS: usize = 3;
 /// Schedules that are played where nobody says how many.
-const SCHEDULES: u64 = 1;
+const SCHEDULES: u64 = 2;
 /// Things that fail in one round, at most.
 const TROUBLES_MAX: u64 = 3;
 /// Requests to the members until something happens, at most.

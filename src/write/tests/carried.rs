@@ -81,6 +81,8 @@ async fn case(faults: &[(usize, Fault)]) -> usize {
 
     let process = Process::start(fleet.restarted(), &directory);
     resume(&process);
+    // A process that was killed may have entered the create, and sent nothing.
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
     let again = process.writer.create(request("", &naming())).await;
     if again.code == 409 {
         let changed = send(&process, patch(MERGE, &json!({"metadata": {"labels": {"tier": "blue"}}}))).await;

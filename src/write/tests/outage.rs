@@ -12,8 +12,8 @@ use crate::write::{
     request::Request,
     tests::{
         Process, message,
-        scripted::{Fault, Scripted, member},
-        update::{self, MERGE, down, patch, placed, put, send},
+        scripted::{CRASHES, Fault, Scripted, member},
+        update::{self, MERGE, down, everywhere, label, labels, patch, placed, put, send},
     },
     update::APPLY_PATCH,
 };
@@ -120,6 +120,31 @@ async fn what_may_have_landed_is_not_begun_before() {
     }
 }
 
+/// The process is killed before it notes that the home has a write, and the next process writes before it asks for that.
+#[tokio::test(start_paused = true)]
+async fn what_a_killed_process_had_the_home_store_is_begun_before_the_next_write() {
+    for is_told_first in [false, true] {
+        let (fleet, directory, process) = placed().await;
+        down(&fleet, "east", true);
+        // Two dry runs come before.
+        fleet.world.lock().faults = [(2, Fault::CrashAfter)].into();
+        tokio::select! {
+            reply = label(&process, "a") => panic!("{}", message(&reply)),
+            () = fleet.killed.notified() => {}
+        }
+        process.cancel.cancel();
+        let process = Process::start(fleet.restarted(), &directory);
+        if is_told_first {
+            process.writer.replay();
+        }
+        assert_eq!(label(&process, "b").await.code, 200);
+        down(&fleet, "east", false);
+        process.writer.replay();
+        process.settled().await;
+        assert_eq!(labels(&fleet, "tier"), everywhere("b"), "{is_told_first}");
+    }
+}
+
 /// What an apply sets anew was another manager's before somebody took it away.
 #[tokio::test(start_paused = true)]
 async fn what_was_taken_away_before_an_apply_is_no_conflict_of_it() {
@@ -149,6 +174,8 @@ enum Act {
     Apply(u8),
     Down(bool),
     Kill,
+    /// In the next write, in this call of it; what the next process does first is to look for what is unfinished, or to write.
+    KillInWrite(usize, Fault, bool),
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -170,6 +197,8 @@ fn act() -> impl Strategy<Value = Act> {
         3 => (0..3u8).prop_map(Act::Apply),
         2 => any::<bool>().prop_map(Act::Down),
         1 => Just(Act::Kill),
+        2 => (0..6usize, prop::sample::select(CRASHES.to_vec()), any::<bool>())
+            .prop_map(|(call, fault, replays)| Act::KillInWrite(call, fault, replays)),
     ]
 }
 
@@ -183,8 +212,53 @@ async fn restarted(process: Process, fleet: &Scripted, directory: &TempDir) -> P
     process
 }
 
-/// Does one act. Gives the process that is running then.
-async fn perform(process: Process, fleet: &Scripted, directory: &TempDir, writer: usize, act: &Act) -> Process {
+/// How the process is killed in the next write: in which call of it, how, and whether the next one looks at once for what is
+/// unfinished.
+type Kill = Option<(usize, Fault, bool)>;
+
+/// Writes until that is answered, or the process is killed. Gives the process that is running then.
+async fn written(process: Process, directory: &TempDir, request: Request, kill: Kill) -> Process {
+    let fleet = process.writer.fleet.clone();
+    if let Some((call, fault, _)) = kill {
+        let mut world = fleet.world.lock();
+        let next = world.calls.len();
+        world.faults = [(next + call, fault)].into();
+    }
+    // Somebody may have to find out first what became of an earlier write.
+    for _ in 0..5 {
+        let answer = tokio::select! {
+            reply = send(&process, request.clone()) => Some(reply),
+            () = fleet.killed.notified() => None,
+        };
+        match answer.filter(|_| !fleet.world.lock().crashed) {
+            Some(reply) if reply.code == 503 => tokio::time::sleep(Duration::from_secs(60)).await,
+            Some(reply) => {
+                assert_eq!(reply.code, 200, "{request:?}: {}", message(&reply));
+                fleet.world.lock().faults.clear();
+                return process;
+            }
+            None => {
+                process.cancel.cancel();
+                let process = Process::start(fleet.restarted(), directory);
+                if kill.is_some_and(|(.., replays)| replays) {
+                    process.writer.replay();
+                }
+                return process;
+            }
+        }
+    }
+    panic!("{request:?} is answered by 503 all the time");
+}
+
+/// Does one act. Gives the process that is running then, and how it is to be killed in the next write.
+async fn perform(
+    process: Process,
+    fleet: &Scripted,
+    directory: &TempDir,
+    act: &(usize, Act),
+    kill: Kill,
+) -> (Process, Kill) {
+    let (writer, act) = act;
     let request = match act {
         Act::Label(name, value) => {
             patch(MERGE, &json!({"metadata": {"labels": {*name: value.map(|value| format!("v{value}"))}}}))
@@ -212,13 +286,12 @@ async fn perform(process: Process, fleet: &Scripted, directory: &TempDir, writer
             process.writer.replay();
             // Those who bring it up have the object in turns, and a writer does not wait for ever.
             tokio::time::sleep(Duration::from_secs(60)).await;
-            return process;
+            return (process, kill);
         }
-        Act::Kill => return restarted(process, fleet, directory).await,
+        Act::Kill => return (restarted(process, fleet, directory).await, kill),
+        Act::KillInWrite(call, fault, replays) => return (process, Some((*call, *fault, *replays))),
     };
-    let reply = send(&process, by(writer, request)).await;
-    assert_eq!(reply.code, 200, "{act:?}: {}", message(&reply));
-    process
+    (written(process, directory, by(*writer, request), kill).await, None)
 }
 
 proptest! {
@@ -226,26 +299,68 @@ proptest! {
 
     #[test]
     fn whatever_was_written_meanwhile_the_part_is_like_the_home(acts in prop::collection::vec((0..2usize, act()), 1..40)) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-        runtime.block_on(async {
-            let (fleet, directory, mut process) = placed().await;
-            down(&fleet, "east", true);
-            for (writer, act) in &acts {
-                process = perform(process, &fleet, &directory, *writer, act).await;
-            }
-            down(&fleet, "east", false);
-            process.writer.replay();
-            tokio::time::sleep(Duration::from_secs(900)).await;
-            assert_eq!(bare(&fleet, "east"), bare(&fleet, "west"), "{acts:?}");
-            let open = process.writer.journal().open_entries();
-            assert!(open.is_empty(), "{acts:?}: {open:?}");
-            // A PUT of the number that is shown asks for no other, though it may change once east is back.
-            let has_put = acts.iter().any(|(_, act)| matches!(act, Act::Put(_)));
-            let scaled = acts.iter().rev().find_map(|(_, act)| match act {
-                Act::Scale(number) => Some(u64::from(*number)),
-                _ => None,
-            });
-            assert!(has_put || replicas(&fleet) == scaled.unwrap_or(3), "{acts:?}");
-        });
+        play(&acts);
     }
+}
+
+/// What writes of a killed process came to was not told apart.
+#[test]
+fn what_came_of_the_writes_of_killed_processes_is_told_apart() {
+    use Act::{Apply, Down, Image, Kill, KillInWrite, Label, Odd, Put, Scale};
+    use Fault::{CrashAfter, CrashBefore, CrashLate};
+    let late = |replays| KillInWrite(2, CrashLate, replays);
+    let after = |replays| KillInWrite(2, CrashAfter, replays);
+    let cases = [
+        vec![late(false), Put(0), Put(1), Odd(json!({"x": 0}))],
+        vec![Label("a", Some(0)), late(false), Label("b", Some(0))],
+        vec![late(false), Apply(1), Apply(0)],
+        vec![Down(false), after(true), Apply(0), KillInWrite(0, CrashBefore, false), Label("b", Some(0))],
+        vec![Down(false), after(false), Apply(0), Put(0), late(true), Label("a", None), Label("a", None)],
+        vec![
+            Down(false),
+            Image(0),
+            after(false),
+            Apply(0),
+            Put(0),
+            KillInWrite(4, CrashBefore, false),
+            Apply(0),
+            Label("a", None),
+            Image(0),
+        ],
+        // Whoever is woken in the pause after its last try tries again.
+        [vec![Put(0)], vec![Down(true); 6]].concat(),
+        vec![after(false), Put(0), Kill, Put(1)],
+        // What changes nothing leaves the home at the revision that the late one names.
+        vec![late(false), Put(0), Scale(3), Kill],
+    ];
+    for case in cases {
+        // Those who apply are not those who do the rest.
+        play(&case.into_iter().map(|act| (usize::from(matches!(act, Apply(_))), act)).collect::<Vec<_>>());
+    }
+}
+
+fn play(acts: &[(usize, Act)]) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let (fleet, directory, mut process) = placed().await;
+        down(&fleet, "east", true);
+        let mut kill = None;
+        for act in acts {
+            (process, kill) = perform(process, &fleet, &directory, act, kill).await;
+        }
+        down(&fleet, "east", false);
+        process.writer.replay();
+        tokio::time::sleep(Duration::from_secs(900)).await;
+        assert_eq!(bare(&fleet, "east"), bare(&fleet, "west"), "{acts:?}");
+        let open = process.writer.journal().open_entries();
+        assert!(open.is_empty(), "{acts:?}: {open:?}");
+        // A PUT of the number that is shown asks for no other, though it may change once east is back. A write in which the process
+        // is killed may be done or not.
+        let is_open = acts.iter().any(|(_, act)| matches!(act, Act::Put(_) | Act::KillInWrite(..)));
+        let scaled = acts.iter().rev().find_map(|(_, act)| match act {
+            Act::Scale(number) => Some(u64::from(*number)),
+            _ => None,
+        });
+        assert!(is_open || replicas(&fleet) == scaled.unwrap_or(3), "{acts:?}");
+    });
 }

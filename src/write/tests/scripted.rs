@@ -56,6 +56,8 @@ pub(super) struct World {
     /// By the number of the call.
     pub(super) faults: BTreeMap<usize, Fault>,
     pub(super) crashed: bool,
+    /// How often a process was started. Those of before do nothing more.
+    processes: usize,
     /// Whose requests a member refuses.
     pub(super) denied: BTreeSet<(MemberName, String)>,
     pub(super) rules: Arc<Rules>,
@@ -98,6 +100,7 @@ type Behind = BTreeMap<(String, String), Vec<String>>;
 pub(super) struct Scripted {
     pub(super) world: Arc<Mutex<World>>,
     pub(super) killed: Arc<Notify>,
+    process: usize,
     held: Arc<Mutex<BTreeSet<String>>>,
     pub(super) withheld: Arc<Mutex<BTreeSet<String>>>,
     /// What the writer said last of who is behind, by name and UID.
@@ -116,17 +119,29 @@ impl Scripted {
 
     fn of(world: Arc<Mutex<World>>) -> Self {
         let (killed, held, withheld, behind) = Default::default();
-        Self { world, killed, held, withheld, behind }
+        let process = world.lock().processes;
+        Self { world, killed, process, held, withheld, behind }
     }
 
     /// The same world, as a fresh process finds it.
     pub(super) fn restarted(&self) -> Self {
-        self.world.lock().crashed = false;
+        let mut world = self.world.lock();
+        world.crashed = false;
+        world.processes += 1;
+        drop(world);
         Self::of(self.world.clone())
+    }
+
+    fn is_killed(&self) -> bool {
+        self.world.lock().has_killed(self.process)
     }
 }
 
 impl World {
+    fn has_killed(&self, process: usize) -> bool {
+        self.crashed || self.processes != process
+    }
+
     /// Does what was under way and is due.
     fn land(&mut self) {
         let now = Instant::now();
@@ -210,22 +225,6 @@ impl World {
     }
 }
 
-impl World {
-    /// Has a member hold a new object.
-    fn insert(&mut self, member: &MemberName, name: &str, mut object: Value, dry: bool) -> (StatusCode, Bytes) {
-        let fresh = format!("own-{member}-{}", self.uids);
-        object["metadata"]["uid"] = fresh.clone().into();
-        object["metadata"]["generation"] = 1.into();
-        object["metadata"]["resourceVersion"] = self.uids.to_string().into();
-        let body = Bytes::from(object.to_string());
-        if !dry {
-            self.members.get_mut(member).unwrap().objects.insert(name.to_owned(), object);
-            self.made.push((member.clone(), fresh));
-        }
-        (StatusCode::CREATED, body)
-    }
-}
-
 impl Fleet for Scripted {
     type Hold = Held;
 
@@ -268,19 +267,19 @@ impl Fleet for Scripted {
             let mut world = self.world.lock();
             world.land();
             let number = world.calls.len();
-            if !world.crashed {
+            let is_killed = world.has_killed(self.process);
+            if !is_killed {
                 world.calls.push((member.clone(), call.clone()));
                 world.callers.push(caller.user.clone());
             }
-            let concerns = |fault: &Fault| {
-                *fault != Fault::RefuseCaller || (call.method == Method::DELETE && caller.user != MOVER)
-            };
-            let fault = world.faults.get(&number).copied().filter(|fault| !world.crashed && concerns(fault));
+            let is_delete = call.method == Method::DELETE && caller.user != MOVER;
+            let concerns = |fault: &Fault| *fault != Fault::RefuseCaller || is_delete;
+            let fault = world.faults.get(&number).copied().filter(|fault| !is_killed && concerns(fault));
             let late = Instant::now() + Duration::from_secs(if fault == Some(Fault::LostLong) { 120 } else { 33 });
             let down = world.members[member].down;
             let is_denied = world.denied.contains(&(member.clone(), caller.user.clone()));
             match fault {
-                _ if world.crashed => None,
+                _ if is_killed => None,
                 _ if down => Some(Answer::NotSent("connection refused".into())),
                 Some(Fault::NotSent) => Some(Answer::NotSent("connection refused".into())),
                 Some(Fault::Refuse | Fault::RefuseCaller) => Some(answered(&Status::forbidden("no"))),
@@ -455,6 +454,9 @@ impl Fleet for Scripted {
 
     async fn hold(&self, key: &Key) -> Option<Held> {
         for _ in 0..10 {
+            if self.is_killed() {
+                std::future::pending::<()>().await;
+            }
             if self.held.lock().insert(key.name.clone()) {
                 return Some(Held { held: self.held.clone(), key: key.clone() });
             }

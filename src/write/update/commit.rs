@@ -88,9 +88,10 @@ impl<F: Fleet> Planned<'_, F> {
         let outcome = match &plan.home.apply {
             None => writer.write_part(asking, member, rewrite, false, &mut said).await,
             Some(body) => {
-                match writer.apply_and_own(asking, &work.home, body, &plan.home.ownership, false, &mut said).await {
+                match writer.apply_to(asking, &work.home, body, &plan.home.ownership, &mut said).await {
                     Brought::Answered(outcome) => outcome,
-                    Brought::Same | Brought::Gone => Outcome::NotSent("it became another cluster".to_owned()),
+                    // It is to be made anew, or its member became another cluster.
+                    Brought::Same | Brought::Gone => return HomeWrite::Stale,
                 }
             }
         };
@@ -123,13 +124,14 @@ impl<'a, F: Fleet> DryRun<'a, F> {
         let Self { mut planned, shown } = self;
         let writer = planned.work.writer;
         writer.carry(planned.cargo().await, &planned.work.request.caller, warnings).await;
+        planned.work.note_landed(u64::MAX).await;
         let entry = writer.journal.begin(planned.entry(&shown)).await;
         let entry = entry.map_err(|error| WriteError::Journal(error.into()))?;
         let stop = loop {
             match planned.write_home(&entry, warnings).await {
                 HomeWrite::Done(code, body) => return Ok(Committed { planned, shown, entry, hold, code, body }),
                 HomeWrite::Stale => match planned.refresh().await {
-                    Ok(()) => {}
+                    Ok(()) => planned.work.note_landed(entry.id).await,
                     Err(stop) => break stop,
                 },
                 HomeWrite::Refused(reply) => break reply.into(),

@@ -386,8 +386,27 @@ impl<F: Fleet> Writer<F> {
         }
     }
 
-    /// Has the member of a part that is not the home apply what its task says. It is of the version that is known, so that it
-    /// cannot land late on what later writes made, nor make anew what somebody deleted; one that changed meanwhile is read again.
+    /// Has a part's member apply what its task says to the version that is known, so that it cannot land late on what later writes
+    /// made, nor make anew what somebody deleted.
+    pub(super) async fn apply_to(
+        &self,
+        asking: Asking<'_>,
+        part: &Held,
+        body: &Value,
+        ownership: &Ownership,
+        warnings: &mut Warnings,
+    ) -> Brought {
+        let mut body = body.clone();
+        let metadata =
+            body.as_object_mut().map(|body| body.entry("metadata").or_insert_with(|| Value::Object(Map::new())));
+        if let Some(metadata) = metadata {
+            set(metadata, "uid", part.uid.clone().into());
+            set(metadata, "resourceVersion", part.revision().into());
+        }
+        self.apply_and_own(asking, part, &body, ownership, false, warnings).await
+    }
+
+    /// The same for a part that is not the home: one that changed meanwhile is read again.
     pub(super) async fn apply_other(
         &self,
         asking: Asking<'_>,
@@ -399,14 +418,7 @@ impl<F: Fleet> Writer<F> {
         let mut tries_left = CONFLICTS_MAX;
         loop {
             tries_left -= 1;
-            let mut body = body.clone();
-            let metadata =
-                body.as_object_mut().map(|body| body.entry("metadata").or_insert_with(|| Value::Object(Map::new())));
-            if let Some(metadata) = metadata {
-                set(metadata, "uid", part.uid.clone().into());
-                set(metadata, "resourceVersion", part.revision().into());
-            }
-            match self.apply_and_own(asking, part, &body, ownership, false, warnings).await {
+            match self.apply_to(asking, part, body, ownership, warnings).await {
                 Brought::Answered(Outcome::Refused { code: StatusCode::CONFLICT, body })
                     if is_stale(&body) && tries_left > 0 => {}
                 Brought::Answered(Outcome::Refused { code: StatusCode::NOT_FOUND, .. }) => return Brought::Gone,

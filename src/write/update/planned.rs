@@ -193,6 +193,8 @@ impl<F: Fleet> Planned<'_, F> {
         *refreshes_left -= 1;
         let body = match work.writer.look(work.key, &work.home).await {
             Ok(Some(body)) => body,
+            // An apply makes it anew.
+            Ok(None) if work.how() == How::Apply => return Err(Stop::Again),
             Ok(None) => return Err(WriteError::NotFound(work.key.to_ref()).into()),
             Err(Silent(cause)) => return Err(unreachable(work.key, &work.home.member, cause).into()),
         };

@@ -7,7 +7,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     config::MemberName,
-    placement::merge::{Take, take},
+    placement::merge::{Change, Take, take},
     write::{
         LANDS_WITHIN, Writer,
         fleet::Fleet,
@@ -16,7 +16,7 @@ use crate::{
         update::{
             amend::Amendment,
             part::{Asking, Held, document},
-            task::{Pending, Task, applies_in, apply_in, holds, waits_for},
+            task::{Pending, Task, applies_in, apply_in, has_landed, holds, is_made, is_passed, waits_for},
             turns::{Applying, Turn, turns},
         },
     },
@@ -41,7 +41,7 @@ impl<F: Fleet> Writer<F> {
         let (Some(task), Some((home, others))) = (Task::of(entry), entry.targets.split_first()) else {
             return Settled::Closed;
         };
-        let now = match self.ask_landed(entry, home, &task, last_byte + LANDS_WITHIN, wake).await {
+        let now = match self.ask_landed(entry, home, last_byte + LANDS_WITHIN, wake).await {
             Home::Landed(now) => now,
             Home::NotMade => return Settled::GivenUp,
             Home::Over => return Settled::Closed,
@@ -89,7 +89,7 @@ impl<F: Fleet> Writer<F> {
 
     /// Looks at the home until what is there proves something: while the mutation may still land, what it finds undone
     /// does not.
-    async fn ask_landed(&self, entry: &Entry, home: &EntryTarget, task: &Task, landed: Instant, wake: &Notify) -> Home {
+    async fn ask_landed(&self, entry: &Entry, home: &EntryTarget, landed: Instant, wake: &Notify) -> Home {
         if self.fleet.is_absent(&home.member) {
             return self.ask_absent(entry, home).await;
         }
@@ -99,12 +99,13 @@ impl<F: Fleet> Writer<F> {
             match self.look(&entry.key, &part).await {
                 Ok(Some(body)) => {
                     let Some(now) = document(&entry.key, &body) else { return Home::Over };
-                    if matches!(home.step, Step::Done { .. }) || holds(task, &now) {
+                    let open = self.journal.open_updates(&entry.key, &entry.uid);
+                    if has_landed(entry, &open, &now) {
                         self.fleet.ingest(&entry.key, &home.member, &body).await;
                         self.journal.step(entry.id, &home.member, Step::Done { uid: home.own_uid.clone() }).await;
                         return Home::Landed(now);
                     }
-                    if !may_still_land {
+                    if !may_still_land || is_passed(entry, &open) {
                         return Home::NotMade;
                     }
                 }
@@ -157,6 +158,9 @@ impl<F: Fleet> Writer<F> {
         });
         // What is later tells which values are wanted of what is brought now.
         let lists = Pending::of(&waiting, &target.member).live_of_each(home);
+        // What may still come to nothing in the home is not brought.
+        let known = waiting.into_iter().zip(lists).filter(|(other, _)| other.id == entry.id || is_made(other));
+        let (waiting, lists): (Vec<Entry>, Vec<Vec<Change>>) = known.unzip();
         let Some(waiting) = in_order(waiting, entry, &target.member) else { return false };
         let mut part = held(target);
         let steps = match self.read_part(&entry.key, &part).await {

@@ -13,7 +13,7 @@ use crate::{
         Writer,
         fleet::Fleet,
         journal::{Entry, Step},
-        update::task::{PartTask, Task, applies_in, apply_in, is_forced, replaces},
+        update::task::{PartTask, Task, applies_in, apply_in, is_forced, is_made, replaces},
     },
 };
 /// An earlier update of the same object that is not finished.
@@ -92,8 +92,7 @@ impl<'a> Earlier<'a> {
         if entry.key.gvr != update.key.gvr || targets(entry) != targets(update) {
             return None;
         }
-        let is_made = entry.targets.first().is_some_and(|home| matches!(home.step, Step::Done { .. }));
-        let waits_alike = is_made && entry.unfinished().eq(members.iter().cloned());
+        let waits_alike = is_made(entry) && entry.unfinished().eq(members.iter().cloned());
         let waits_for = |member: &MemberName| members.contains(member);
         let is_certain = !entry.targets.iter().any(|target| target.uncertain && waits_for(&target.member));
         let gives = waits_alike && is_certain && is_plain(&task);

@@ -10,7 +10,7 @@ use crate::{
     placement::merge::Change,
     write::{
         journal::{Entry, Step},
-        update::part::{Held, Manner, Ownership},
+        update::part::{Manner, Ownership},
     },
 };
 use kubefold_wire::options::query_value;
@@ -203,18 +203,48 @@ impl Pending {
     }
 }
 
-/// Says whether a home has made its changes: one of the values that came with them is there. An update that changes
-/// nothing in its home was decided when it was entered.
+/// Says whether a home holds what an update brought it: one of the values that came with it is there.
 pub(super) fn holds(task: &Task, now: &Value) -> bool {
-    let shared = task.home.shared.iter().zip(&task.holds).map(|(change, holds)| (change, holds.clone()));
-    let own = task.home.own.iter().map(|change| (change, change.wanted()));
-    let mut told = shared.chain(own).filter(|(change, holds)| change.before() != *holds).peekable();
+    let mut told = told(task).peekable();
     told.peek().is_none() || told.any(|(change, holds)| change.value_in(now) == holds)
 }
 
-/// The updates that their home has made, as far as its document tells.
-pub(super) fn landed(mut updates: Vec<Entry>, home: &Held) -> Vec<Entry> {
-    let done = |entry: &Entry| entry.targets.first().is_some_and(|target| matches!(target.step, Step::Done { .. }));
-    updates.retain(|entry| done(entry) || Task::of(entry).is_some_and(|task| holds(&task, &home.document)));
-    updates
+/// What tells in a home's document whether it has made an update: changes, and the values that came with them. An update that
+/// changes nothing in its home was decided when it was entered.
+fn told(task: &Task) -> impl Iterator<Item = (&Change, Option<Value>)> {
+    let shared = task.home.shared.iter().zip(&task.holds).map(|(change, holds)| (change, holds.clone()));
+    let own = task.home.own.iter().map(|change| (change, change.wanted()));
+    shared.chain(own).filter(|(change, holds)| change.before() != *holds)
+}
+
+/// Says whether it is known that the home has made an update.
+pub(super) fn is_made(update: &Entry) -> bool {
+    update.targets.first().is_some_and(|home| matches!(home.step, Step::Done { .. }))
+}
+
+/// Says whether the home of an update has made it, as far as its document tells. Shape: `open` are the object's open updates.
+pub(super) fn has_landed(update: &Entry, open: &[Entry], home: &Value) -> bool {
+    let Some(task) = Task::of(update).filter(|_| !is_made(update)) else { return is_made(update) };
+    if told(&task).next().is_none() {
+        return true;
+    }
+    if is_passed(update, open) {
+        return false;
+    }
+    // Where another one may have been made in its place, a value that both of them bring tells nothing.
+    let is_alone = !open.iter().any(|other| other.id != update.id && !is_made(other));
+    if is_alone { holds(&task, home) } else { told(&task).all(|(change, holds)| change.value_in(home) == holds) }
+}
+
+/// Says whether the home has changed by a later update, which notes what it found there. Each names the revision that it was made of:
+/// the home had not made the earlier one by then, and refuses it now.
+pub(super) fn is_passed(update: &Entry, open: &[Entry]) -> bool {
+    let changes = |later: &Entry| Task::of(later).is_some_and(|task| told(&task).next().is_some());
+    !is_made(update) && open.iter().any(|later| later.id > update.id && is_made(later) && changes(later))
+}
+
+/// The updates that their home has made, as far as its document tells. Shape: `open` are the object's open updates.
+pub(super) fn landed(open: Vec<Entry>, home: &Value) -> Vec<Entry> {
+    let landed: Vec<bool> = open.iter().map(|update| has_landed(update, &open, home)).collect();
+    open.into_iter().zip(landed).filter(|(_, landed)| *landed).map(|(update, _)| update).collect()
 }

@@ -163,6 +163,7 @@ impl<F: Fleet> Writer<F> {
     }
 
     async fn bring_turn(&self, part: &mut Held, turn: &Turn<'_>, home: &Value, said: &mut Warnings) -> Brought {
+        self.journal.sending(&turn.ids, &part.member).await;
         let came = self.bring(turn.asking(), part, &turn.changes, false, said).await.0;
         let level: Vec<&Change> = turn.changes.iter().filter(|change| change.is_level()).collect();
         let renewed = match &came {

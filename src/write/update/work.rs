@@ -22,13 +22,13 @@ use crate::{
     write::{
         LANDS_WITHIN, Writer,
         fleet::{Fleet, Key, Part, Visible},
-        journal::Entry,
+        journal::{Entry, Step},
         request::Request,
         steps::{Outcome, Settled},
         update::{
             desired::APPLY_PATCH,
             part::{Asking, Held, How, Manner, document, marker_of},
-            task::landed,
+            task::{is_made, landed},
         },
     },
 };
@@ -122,7 +122,7 @@ impl<'a, F: Fleet> Work<'a, F> {
             marker: marker_in(writer, &home),
             others: held.collect(),
             shown,
-            earlier: landed(writer.journal.open_updates(key, &visible.uid), &home),
+            earlier: landed(writer.journal.open_updates(key, &visible.uid), &home.document),
             aim: Aim::default(),
             policy: OnceLock::new(),
             home,
@@ -173,11 +173,22 @@ impl<'a, F: Fleet> Work<'a, F> {
         self.earlier.iter().filter(waits).cloned().collect()
     }
 
+    /// Notes which updates the home has of those that came before the one with this number: once the home has that, its document
+    /// does not tell any more.
+    pub(super) async fn note_landed(&self, number: u64) {
+        let open = self.writer.journal.open_updates(self.key, &self.visible.uid);
+        let earlier = landed(open, &self.home.document).into_iter().filter(|entry| entry.id < number);
+        for entry in earlier.filter(|entry| !is_made(entry)) {
+            let Some(home) = entry.targets.first() else { continue };
+            let step = Step::Done { uid: home.own_uid.clone() };
+            self.writer.journal.step(entry.id, &home.member, step).await;
+        }
+    }
+
     /// Brings a member what waits for it. Says whether it got something. Under the key's hold.
     pub(super) async fn bring_up(&self, member: &MemberName) -> bool {
         let mut got = false;
         for id in self.earlier_in(member).into_iter().map(|entry| entry.id) {
-            let is_made = |entry: &Entry| entry.targets.first().is_some_and(|home| !home.step.is_open());
             let Some((entry, _)) = self.writer.journal.open_entry(id).filter(|(entry, _)| is_made(entry)) else {
                 continue;
             };

@@ -97,6 +97,26 @@ fn stale(call: &Call, name: &str, held: &Value) -> Option<Status> {
 }
 
 impl World {
+    /// Has a member hold a new object.
+    pub(super) fn insert(
+        &mut self,
+        member: &MemberName,
+        name: &str,
+        mut object: Value,
+        dry: bool,
+    ) -> (StatusCode, Bytes) {
+        let fresh = format!("own-{member}-{}", self.uids);
+        object["metadata"]["uid"] = fresh.clone().into();
+        object["metadata"]["generation"] = 1.into();
+        object["metadata"]["resourceVersion"] = self.uids.to_string().into();
+        let body = Bytes::from(object.to_string());
+        if !dry {
+            self.members.get_mut(member).unwrap().objects.insert(name.to_owned(), object);
+            self.made.push((member.clone(), fresh));
+        }
+        (StatusCode::CREATED, body)
+    }
+
     /// A `PUT`, a merge patch, or a server-side apply.
     pub(super) fn replace(
         &mut self,
