@@ -74,6 +74,7 @@ async fn try_delete<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, name: 
             return Err(reply);
         }
     };
+    writer.journal.end_others(&entry).await;
     writer.journal.forget_everywhere(&key, &visible.uid).await;
     let behind = delete_others(writer, &entry, &parts, outcome, &reached, &mut warnings).await;
     finish(writer, &entry, &behind, &mut warnings).await;

@@ -197,7 +197,7 @@ impl Journal {
         Ok(entry)
     }
 
-    /// Enters a write. When it returns, the entry is on disk. A delete drops what earlier entries say of its object.
+    /// Enters a write. When it returns, the entry is on disk.
     ///
     /// Errors: it is not entered, and the write must not begin.
     pub async fn begin(&self, mut entry: Entry) -> Result<Entry, JournalError> {
@@ -205,18 +205,15 @@ impl Journal {
         let this = self.clone();
         blocking(move || {
             let begun_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-            let (begun, dropped) = this.inner.lock().enter(entry, begun_at)?;
-            this.table.begin(&begun, dropped.clone()).inspect_err(|error| {
+            let begun = this.inner.lock().enter(entry, begun_at)?;
+            this.table.begin(&begun).inspect_err(|error| {
                 if error.is_outcome_unknown() {
                     // It may be there, and nothing will be done by it.
                     this.table.finish(begun.entry.id);
                 }
             })?;
             let entry = begun.entry.clone();
-            let mut inner = this.inner.lock();
-            dropped.into_iter().for_each(|id| drop(inner.remove(id)));
-            inner.insert(begun);
-            drop(inner);
+            this.inner.lock().insert(begun);
             this.tell(&entry.key, &entry.uid);
             Ok(entry)
         })
@@ -285,6 +282,18 @@ impl Journal {
             replaced
         })
         .await;
+    }
+
+    /// Ends what else is open of the object of a delete that its home has made. When it returns, that is on disk.
+    pub(in crate::write) async fn end_others(&self, delete: &Entry) {
+        let others: Vec<u64> = {
+            let inner = self.inner.lock();
+            let is_other = |entry: &&Entry| entry.uid == delete.uid && entry.id != delete.id;
+            inner.about(&delete.key).filter(is_other).map(|entry| entry.id).collect()
+        };
+        if !others.is_empty() {
+            self.supersede(Vec::new(), others).await;
+        }
     }
 
     /// Gives an open entry the members' names of this one. When it returns, that is on disk.
@@ -399,6 +408,11 @@ impl Journal {
         inner.about(key).filter(|entry| entry.verb == Verb::Update && entry.uid == uid).cloned().collect()
     }
 
+    /// Says whether an object is being deleted: its home has that, or may have it.
+    pub fn is_deleting(&self, key: &Key, uid: &str) -> bool {
+        self.inner.lock().about(key).any(|entry| entry.verb == Verb::Delete && entry.uid == uid)
+    }
+
     /// The parts that open entries say an object has, or may have.
     pub fn open_targets(&self, key: &Key, uid: &str) -> Vec<EntryTarget> {
         let inner = self.inner.lock();
@@ -424,12 +438,11 @@ impl Inner {
         unfinished.into_iter().collect()
     }
 
-    /// Gives a new entry its number, and names those that end with it.
-    fn enter(&mut self, mut entry: Entry, begun_at: u64) -> Result<(Begun, Vec<u64>), JournalError> {
-        let of_object = self.about(&entry.key).filter(|known| known.uid == entry.uid);
-        let earlier: Vec<u64> = of_object.map(|known| known.id).collect();
+    /// Gives a new entry its number.
+    fn enter(&mut self, mut entry: Entry, begun_at: u64) -> Result<Begun, JournalError> {
+        let of_object = self.about(&entry.key).filter(|known| known.uid == entry.uid).count();
         let is_delete = entry.verb == Verb::Delete;
-        if !is_delete && earlier.len() >= ENTRIES_OF_ONE_MAX {
+        if !is_delete && of_object >= ENTRIES_OF_ONE_MAX {
             return Err(JournalError::Behind(self.behind(&entry.key, &entry.uid)));
         }
         if !is_delete && (self.open.len() >= ENTRIES_MAX || self.bytes + entry.size() > BYTES_MAX) {
@@ -437,7 +450,7 @@ impl Inner {
         }
         self.last += 1;
         entry.id = self.last;
-        Ok((Begun { entry, begun_at }, if is_delete { earlier } else { Vec::new() }))
+        Ok(Begun { entry, begun_at })
     }
 
     fn insert(&mut self, begun: Begun) {
@@ -742,6 +755,8 @@ mod tests {
         assert!(full.to_string().contains("unfinished already, in member east, member west"), "{full}");
         journal.begin(entry("b", Verb::Update)).await.unwrap();
         let delete = journal.begin(entry("a", Verb::Delete)).await.unwrap();
+        assert_eq!(journal.open_entries().len(), ENTRIES_OF_ONE_MAX + 2);
+        journal.end_others(&delete).await;
         assert_eq!(journal.open_entries().len(), 2);
         journal.finish(delete.id);
         journal.inner.lock().bytes = BYTES_MAX;

@@ -219,6 +219,7 @@ impl<F: Fleet> Writer<F> {
     }
 
     async fn delete_others(&self, entry: &Entry, others: &[EntryTarget]) -> Settled {
+        self.journal.end_others(entry).await;
         let mut open = false;
         for target in others.iter().filter(|target| !matches!(target.step, Step::Done { .. })) {
             open |= !self.delete_part(entry, target).await;

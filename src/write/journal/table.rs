@@ -242,14 +242,11 @@ impl Table {
         Ok(Self { database, sealer })
     }
 
-    /// Enters a write, and drops others. When it returns, that is on disk.
-    pub(super) fn begin(&self, begun: &Begun, dropped: Vec<u64>) -> Result<(), SqlError> {
+    /// Enters a write. When it returns, that is on disk.
+    pub(super) fn begin(&self, begun: &Begun) -> Result<(), SqlError> {
         let (id, entry) = (begun.entry.id, self.sealer.seal(&ENTRIES, &begun.entry.id.to_string(), begun)?);
         let places = (begun.entry.verb == Verb::Create && !begun.entry.shared).then(|| begun.entry.key.gvk.clone());
         self.database.write(Durability::Synced, move |sql| {
-            for id in dropped {
-                remove(sql, id)?;
-            }
             if let Some(gvk) = &places {
                 place(sql, gvk)?;
             }

@@ -5,6 +5,7 @@ mod carried;
 mod faults;
 mod forward;
 mod late;
+mod lives;
 mod moves;
 mod nodes;
 mod outage;
