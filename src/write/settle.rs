@@ -66,18 +66,19 @@ impl<F: Fleet> Writer<F> {
         };
         let this = self.clone();
         self.tasks.spawn(async move {
-            let mut next = Some((hold, after));
-            let mut settled = None;
-            while let Some((hold, after)) = next.take() {
-                settled = this.cancel.run_until_cancelled(this.try_to_settle(id, hold, after, &wake)).await.flatten();
-                let mut settling = this.settling.lock();
+            let (mut hold, mut after) = (hold, after);
+            let settled = loop {
+                let tries = this.try_to_settle(id, hold.take(), after, &wake);
+                let settled = this.cancel.run_until_cancelled(tries).await.flatten();
+                after = Duration::ZERO;
                 // Whoever wakes it finds it here, or begins anew.
-                if settled.is_none() && !this.cancel.is_cancelled() && wake.notified().now_or_never().is_some() {
-                    next = Some((None, Duration::ZERO));
-                } else {
+                let mut settling = this.settling.lock();
+                let is_woken = wake.notified().now_or_never().is_some();
+                if settled.is_some() || this.cancel.is_cancelled() || !is_woken {
                     settling.remove(&id);
+                    break settled;
                 }
-            }
+            };
             if let Some((entry, settled)) = settled {
                 under_id_of(&entry, companions::settled(&this, &entry)).await;
                 if settled == Settled::GivenUp {

@@ -12,11 +12,11 @@ use crate::write::{
     request::Request,
     tests::{
         Process, fresh,
+        killed::Kill,
         late::{CONFIG_MAP, of},
         message, request,
-        scripted::{CRASHES, Fault, Scripted, member},
+        scripted::{Fault, Scripted, member},
         update::{MERGE, bare, by, down, patch},
-        web,
     },
     update::APPLY_PATCH,
 };
@@ -29,8 +29,8 @@ enum Act {
     Apply(u8),
     /// East goes or comes back.
     Down(bool),
-    /// In the next write, in this call of it; what the next process does first is to look for what is unfinished, or to write.
-    Kill(usize, Fault, bool),
+    /// In the next write.
+    Kill(Kill),
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -40,8 +40,7 @@ fn act() -> impl Strategy<Value = Act> {
         3 => (0..3u8).prop_map(Act::Label),
         2 => (0..3u8).prop_map(Act::Apply),
         2 => any::<bool>().prop_map(Act::Down),
-        3 => (0..8usize, prop::sample::select(CRASHES.to_vec()), any::<bool>())
-            .prop_map(|(call, fault, replays)| Act::Kill(call, fault, replays)),
+        3 => Kill::any(8).prop_map(Act::Kill),
     ]
 }
 
@@ -56,7 +55,7 @@ struct Play {
     fleet: Scripted,
     directory: TempDir,
     process: Process,
-    kill: Option<(usize, Fault, bool)>,
+    kill: Option<Kill>,
     /// What the home may hold.
     possible: BTreeSet<Held>,
     /// What killed processes have sent, and may come still.
@@ -76,88 +75,64 @@ impl Play {
         self.possible.append(&mut self.late);
     }
 
-    async fn act(&mut self, act: &Act) {
-        let labels = |value: &u8| json!({"tier": format!("v{value}")});
+    fn body(&self, value: &u8) -> Value {
+        let api_version = if self.kind == DEPLOYMENT { "apps/v1" } else { "v1" };
+        let metadata = json!({"name": "web", "labels": {"tier": format!("v{value}")}});
+        let mut body = json!({"apiVersion": api_version, "kind": self.kind.1, "metadata": metadata});
+        if self.kind == DEPLOYMENT {
+            body["spec"] = json!({"replicas": 3});
+        }
+        body
+    }
+
+    async fn act(mut self, act: &Act) -> Self {
         let (request, wanted) = match act {
-            Act::Create(value) => {
-                let mut body = web(3);
-                if self.kind != DEPLOYMENT {
-                    body = json!({"metadata": {"name": "web"}});
-                }
-                body["metadata"]["labels"] = labels(value);
-                (request("", &body), Some(format!("v{value}")))
-            }
+            Act::Create(value) => (request("", &self.body(value)), Some(format!("v{value}"))),
             Act::Delete => (request("", &Value::Null), None),
             Act::Label(value) => {
-                let change = json!({"metadata": {"labels": labels(value)}});
+                let change = json!({"metadata": {"labels": {"tier": format!("v{value}")}}});
                 (by("ann", "", patch(MERGE, &change)), Some(format!("v{value}")))
             }
             Act::Apply(value) => {
-                let body = json!({
-                    "apiVersion": if self.kind == DEPLOYMENT { "apps/v1" } else { "v1" }, "kind": self.kind.1, "metadata": {"name": "web", "labels": labels(value)},
-                    "spec": {"replicas": 3}
-                });
-                (by("ci", "&force=true", patch(APPLY_PATCH, &body)), Some(format!("v{value}")))
+                (by("ci", "&force=true", patch(APPLY_PATCH, &self.body(value))), Some(format!("v{value}")))
             }
             Act::Down(is) => {
                 down(&self.fleet, "east", *is);
-                return self.pause(Duration::from_secs(100)).await;
+                self.pause(Duration::from_secs(100)).await;
+                return self;
             }
-            Act::Kill(call, fault, replays) => {
-                self.kill = Some((*call, *fault, *replays));
-                return;
+            Act::Kill(kill) => {
+                self.kill = Some(*kill);
+                return self;
             }
         };
-        self.write(of(self.kind, request), wanted).await;
+        let request = of(self.kind, request);
+        self.write(request, wanted).await
     }
 
-    async fn write(&mut self, request: Request, wanted: Held) {
-        let fleet = self.process.writer.fleet.clone();
-        let kill = self.kill.take();
-        if let Some((call, fault, _)) = kill {
-            let mut world = fleet.world.lock();
-            let next = world.calls.len();
-            world.faults = [(next + call, fault)].into();
-        }
-        let writer = self.process.writer.clone();
-        let asked = async {
-            match request.method {
-                Method::POST => writer.create(request).await,
-                Method::DELETE => writer.delete(request, "web".into()).await,
-                _ => writer.update(request, "web".into()).await,
-            }
+    async fn write(mut self, request: Request, wanted: Held) -> Self {
+        let asked = async |process: &Process| match request.method {
+            Method::POST => process.writer.create(request).await,
+            Method::DELETE => process.writer.delete(request, "web".into()).await,
+            _ => process.writer.update(request, "web".into()).await,
         };
-        let answer = tokio::select! {
-            reply = asked => Some(reply),
-            () = fleet.killed.notified() => None,
-        };
-        match answer.filter(|_| !fleet.world.lock().crashed) {
-            Some(reply) => {
-                fleet.world.lock().faults.clear();
-                match reply.code {
-                    StatusCode::OK | StatusCode::CREATED => {
-                        self.possible = [wanted].into();
-                        self.possible.extend(self.late.iter().cloned());
-                    }
-                    // It is not there, it is there already, or nobody can say.
-                    StatusCode::NOT_FOUND | StatusCode::CONFLICT => {}
-                    StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
-                        self.possible.insert(wanted.clone());
-                        self.late.insert(wanted);
-                    }
-                    code => panic!("{code}: {}", message(&reply)),
-                }
+        let (process, reply) = Kill::in_write(self.kill.take(), self.process, &self.directory, asked).await;
+        self.process = process;
+        match reply.as_ref().map(|reply| reply.code) {
+            Some(StatusCode::OK | StatusCode::CREATED) => {
+                self.possible = [wanted].into();
+                self.possible.extend(self.late.iter().cloned());
             }
-            None => {
+            // It is not there, or it is there already.
+            Some(StatusCode::NOT_FOUND | StatusCode::CONFLICT) => {}
+            // Nobody can say.
+            None | Some(StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT) => {
                 self.possible.insert(wanted.clone());
                 self.late.insert(wanted);
-                self.process.cancel.cancel();
-                self.process = Process::start(fleet.restarted(), &self.directory);
-                if kill.is_some_and(|(.., replays)| replays) {
-                    self.process.writer.replay();
-                }
             }
+            Some(code) => panic!("{code}: {}", reply.as_ref().map(message).unwrap_or_default()),
         }
+        self
     }
 
     fn held(&self, at: &str) -> Option<Value> {
@@ -183,12 +158,12 @@ fn play(kind: Kind, acts: &[Act]) {
     runtime.block_on(async {
         let mut play = Play::start(kind);
         for act in acts {
-            play.act(act).await;
+            play = play.act(act).await;
         }
         play.judge(acts).await;
         // It goes on.
         for last in [Act::Create(7), Act::Label(8), Act::Delete] {
-            play.act(&last).await;
+            play = play.act(&last).await;
             play.judge(acts).await;
         }
         assert_eq!(play.possible, [None].into(), "{acts:?}");
@@ -200,22 +175,24 @@ proptest! {
 
     #[test]
     fn what_was_answered_stays_and_all_members_hold_the_same(
-        acts in prop::collection::vec(act(), 1..16)
+        kind in prop::sample::select(vec![DEPLOYMENT, CONFIG_MAP]),
+        acts in prop::collection::vec(act(), 1..16),
     ) {
-        play(DEPLOYMENT, &acts);
+        play(kind, &acts);
     }
 }
 
 #[test]
 fn what_killed_deletes_left_is_no_object_to_write() {
-    use Act::{Apply, Create, Delete, Down, Kill, Label};
+    use Act::{Apply, Create, Delete, Down, Label};
+    let kill = |call, fault| Act::Kill(Kill::new(call, fault, false));
     for acts in [
         // East still has its part.
-        vec![Create(0), Kill(3, Fault::CrashLate, false), Delete, Apply(0)],
-        vec![Create(0), Kill(3, Fault::CrashBefore, false), Delete, Label(1)],
+        vec![Create(0), kill(3, Fault::CrashLate), Delete, Apply(0)],
+        vec![Create(0), kill(3, Fault::CrashBefore), Delete, Label(1)],
         // East has not got the change, and the home stays.
-        vec![Create(0), Down(true), Label(1), Kill(2, Fault::CrashBefore, false), Delete],
-        vec![Create(0), Down(true), Label(1), Kill(2, Fault::CrashBefore, false), Delete, Label(2)],
+        vec![Create(0), Down(true), Label(1), kill(2, Fault::CrashBefore), Delete],
+        vec![Create(0), Down(true), Label(1), kill(2, Fault::CrashBefore), Delete, Label(2)],
     ] {
         for kind in [DEPLOYMENT, CONFIG_MAP] {
             play(kind, &acts);

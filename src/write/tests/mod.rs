@@ -4,6 +4,7 @@ mod automatic;
 mod carried;
 mod faults;
 mod forward;
+mod killed;
 mod late;
 mod lives;
 mod moves;

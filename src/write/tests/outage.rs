@@ -11,8 +11,10 @@ use crate::write::{
     journal::ENTRIES_OF_ONE_MAX,
     request::Request,
     tests::{
-        Process, message,
-        scripted::{CRASHES, Fault, Scripted, member},
+        Process,
+        killed::Kill,
+        message,
+        scripted::{Fault, Scripted, member},
         update::{self, MERGE, down, everywhere, label, labels, patch, placed, put, send},
     },
     update::APPLY_PATCH,
@@ -174,8 +176,8 @@ enum Act {
     Apply(u8),
     Down(bool),
     Kill,
-    /// In the next write, in this call of it; what the next process does first is to look for what is unfinished, or to write.
-    KillInWrite(usize, Fault, bool),
+    /// In the next write.
+    KillInWrite(Kill),
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -197,8 +199,7 @@ fn act() -> impl Strategy<Value = Act> {
         3 => (0..3u8).prop_map(Act::Apply),
         2 => any::<bool>().prop_map(Act::Down),
         1 => Just(Act::Kill),
-        2 => (0..6usize, prop::sample::select(CRASHES.to_vec()), any::<bool>())
-            .prop_map(|(call, fault, replays)| Act::KillInWrite(call, fault, replays)),
+        2 => Kill::any(6).prop_map(Act::KillInWrite),
     ]
 }
 
@@ -212,39 +213,20 @@ async fn restarted(process: Process, fleet: &Scripted, directory: &TempDir) -> P
     process
 }
 
-/// How the process is killed in the next write: in which call of it, how, and whether the next one looks at once for what is
-/// unfinished.
-type Kill = Option<(usize, Fault, bool)>;
-
 /// Writes until that is answered, or the process is killed. Gives the process that is running then.
-async fn written(process: Process, directory: &TempDir, request: Request, kill: Kill) -> Process {
-    let fleet = process.writer.fleet.clone();
-    if let Some((call, fault, _)) = kill {
-        let mut world = fleet.world.lock();
-        let next = world.calls.len();
-        world.faults = [(next + call, fault)].into();
-    }
+async fn written(mut process: Process, directory: &TempDir, request: Request, kill: Option<Kill>) -> Process {
     // Somebody may have to find out first what became of an earlier write.
     for _ in 0..5 {
-        let answer = tokio::select! {
-            reply = send(&process, request.clone()) => Some(reply),
-            () = fleet.killed.notified() => None,
-        };
-        match answer.filter(|_| !fleet.world.lock().crashed) {
+        let asked = async |process: &Process| send(process, request.clone()).await;
+        let reply;
+        (process, reply) = Kill::in_write(kill, process, directory, asked).await;
+        match reply {
             Some(reply) if reply.code == 503 => tokio::time::sleep(Duration::from_secs(60)).await,
             Some(reply) => {
                 assert_eq!(reply.code, 200, "{request:?}: {}", message(&reply));
-                fleet.world.lock().faults.clear();
                 return process;
             }
-            None => {
-                process.cancel.cancel();
-                let process = Process::start(fleet.restarted(), directory);
-                if kill.is_some_and(|(.., replays)| replays) {
-                    process.writer.replay();
-                }
-                return process;
-            }
+            None => return process,
         }
     }
     panic!("{request:?} is answered by 503 all the time");
@@ -256,8 +238,8 @@ async fn perform(
     fleet: &Scripted,
     directory: &TempDir,
     act: &(usize, Act),
-    kill: Kill,
-) -> (Process, Kill) {
+    kill: Option<Kill>,
+) -> (Process, Option<Kill>) {
     let (writer, act) = act;
     let request = match act {
         Act::Label(name, value) => {
@@ -289,7 +271,7 @@ async fn perform(
             return (process, kill);
         }
         Act::Kill => return (restarted(process, fleet, directory).await, kill),
-        Act::KillInWrite(call, fault, replays) => return (process, Some((*call, *fault, *replays))),
+        Act::KillInWrite(kill) => return (process, Some(*kill)),
     };
     (written(process, directory, by(*writer, request), kill).await, None)
 }
@@ -306,15 +288,16 @@ proptest! {
 /// What writes of a killed process came to was not told apart.
 #[test]
 fn what_came_of_the_writes_of_killed_processes_is_told_apart() {
-    use Act::{Apply, Down, Image, Kill, KillInWrite, Label, Odd, Put, Scale};
+    use Act::{Apply, Down, Image, Label, Odd, Put, Scale};
     use Fault::{CrashAfter, CrashBefore, CrashLate};
-    let late = |replays| KillInWrite(2, CrashLate, replays);
-    let after = |replays| KillInWrite(2, CrashAfter, replays);
+    let kill = |call, fault, replays| Act::KillInWrite(Kill::new(call, fault, replays));
+    let late = |replays| kill(2, CrashLate, replays);
+    let after = |replays| kill(2, CrashAfter, replays);
     let cases = [
         vec![late(false), Put(0), Put(1), Odd(json!({"x": 0}))],
         vec![Label("a", Some(0)), late(false), Label("b", Some(0))],
         vec![late(false), Apply(1), Apply(0)],
-        vec![Down(false), after(true), Apply(0), KillInWrite(0, CrashBefore, false), Label("b", Some(0))],
+        vec![Down(false), after(true), Apply(0), kill(0, CrashBefore, false), Label("b", Some(0))],
         vec![Down(false), after(false), Apply(0), Put(0), late(true), Label("a", None), Label("a", None)],
         vec![
             Down(false),
@@ -322,16 +305,16 @@ fn what_came_of_the_writes_of_killed_processes_is_told_apart() {
             after(false),
             Apply(0),
             Put(0),
-            KillInWrite(4, CrashBefore, false),
+            kill(4, CrashBefore, false),
             Apply(0),
             Label("a", None),
             Image(0),
         ],
         // Whoever is woken in the pause after its last try tries again.
         [vec![Put(0)], vec![Down(true); 6]].concat(),
-        vec![after(false), Put(0), Kill, Put(1)],
+        vec![after(false), Put(0), Act::Kill, Put(1)],
         // What changes nothing leaves the home at the revision that the late one names.
-        vec![late(false), Put(0), Scale(3), Kill],
+        vec![late(false), Put(0), Scale(3), Act::Kill],
     ];
     for case in cases {
         // Those who apply are not those who do the rest.

@@ -20,7 +20,7 @@ use crate::{
         update::{
             overrider::Overrider,
             part::{Asking, Brought, Held, Manner, document},
-            task::{Task, holds},
+            task::{Task, has_landed},
             work::Work,
         },
     },
@@ -41,14 +41,14 @@ impl<F: Fleet> Writer<F> {
     /// A create as the updates since have it. `homes` are the documents that stand in members. `None`: an update may land
     /// still.
     pub(in crate::write) async fn amended(&self, create: &Entry, homes: &[(&EntryTarget, &Document)]) -> Option<Entry> {
-        for update in self.journal.open_updates(&create.key, &create.uid) {
-            let (Some(task), Some(home)) = (Task::of(&update), update.targets.first()) else { continue };
+        let open = self.journal.open_updates(&create.key, &create.uid);
+        for update in &open {
+            let (Some(task), Some(home)) = (Task::of(update), update.targets.first()) else { continue };
             let stands = homes.iter().find(|(target, _)| target.member == home.member);
             let now = stands.and_then(|(_, body)| document(&create.key, body));
-            let done = matches!(home.step, Step::Done { .. });
-            let now = now.filter(|now| done || holds(&task, now))?;
+            let now = now.filter(|now| has_landed(update, &open, now))?;
             let changes = task.live(&now);
-            self.amend(Amendment { update: &update, changes: &changes, coming: &task.coming }).await;
+            self.amend(Amendment { update, changes: &changes, coming: &task.coming }).await;
         }
         self.journal.open_entry(create.id).map(|(entry, _)| entry)
     }

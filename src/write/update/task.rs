@@ -224,7 +224,10 @@ pub(super) fn is_made(update: &Entry) -> bool {
 
 /// Says whether the home of an update has made it, as far as its document tells. Shape: `open` are the object's open updates.
 pub(super) fn has_landed(update: &Entry, open: &[Entry], home: &Value) -> bool {
-    let Some(task) = Task::of(update).filter(|_| !is_made(update)) else { return is_made(update) };
+    if is_made(update) {
+        return true;
+    }
+    let Some(task) = Task::of(update) else { return false };
     if told(&task).next().is_none() {
         return true;
     }
