@@ -225,6 +225,11 @@ fn a_write_that_cannot_be_done_now_says_what_was_done() {
         "another write to deployments.apps \"web\" is under way, or its outcome is not known yet: try again in a minute",
     );
     write_fails(
+        WriteError::Deleting { object: web(), members: vec![east()] },
+        503,
+        "deployments.apps \"web\" is not changed: it is being deleted, and is not gone yet in east. Try again once it is",
+    );
+    write_fails(
         WriteError::Unsettled { object: web(), home: east() },
         503,
         "an earlier create of deployments.apps \"web\" is not settled: whether member east made it is not known while that cannot be reached. It is finished or taken back when the member returns, or is taken out of the configuration",

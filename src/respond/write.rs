@@ -261,6 +261,14 @@ pub enum WriteError {
         /// The object.
         ObjectRef,
     ),
+    /// A delete of it is not finished: a change would make anew what is gone already.
+    #[error("{object} is not changed: it is being deleted, and is not gone yet in {}. Try again once it is", names(.members))]
+    Deleting {
+        /// The object.
+        object: ObjectRef,
+        /// The members that still have a part of it.
+        members: Vec<MemberName>,
+    },
     /// An earlier create of the name may still have made an object in a member that cannot be asked.
     #[error(
         "an earlier create of {object} is not settled: whether member {home} made it is not known while that cannot be \
@@ -443,6 +451,7 @@ impl ApiError for WriteError {
             // Nothing was sent, or a dry run alone.
             Self::NoMatchYet { .. }
             | Self::Taken(_)
+            | Self::Deleting { .. }
             | Self::Unsettled { .. }
             | Self::Journal(_)
             | Self::HomeUnreachable { .. }
@@ -510,6 +519,7 @@ impl From<WriteError> for Status {
                 about(&object, Self::new(StatusCode::GATEWAY_TIMEOUT, Reason::Timeout, message))
             }
             WriteError::Taken(object)
+            | WriteError::Deleting { object, .. }
             | WriteError::Unsettled { object, .. }
             | WriteError::HomeUnreachable { object, .. }
             | WriteError::ScaleUnread { object, .. }

@@ -408,9 +408,11 @@ impl Journal {
         inner.about(key).filter(|entry| entry.verb == Verb::Update && entry.uid == uid).cloned().collect()
     }
 
-    /// Says whether an object is being deleted: its home has that, or may have it.
-    pub fn is_deleting(&self, key: &Key, uid: &str) -> bool {
-        self.inner.lock().about(key).any(|entry| entry.verb == Verb::Delete && entry.uid == uid)
+    /// The members in which a delete of an object is not finished. `None`: there is no such delete.
+    pub fn deleting(&self, key: &Key, uid: &str) -> Option<Vec<MemberName>> {
+        let inner = self.inner.lock();
+        let mut about = inner.about(key).filter(|entry| entry.verb == Verb::Delete && entry.uid == uid);
+        about.next().map(|delete| delete.unfinished().collect())
     }
 
     /// The parts that open entries say an object has, or may have.

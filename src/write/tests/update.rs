@@ -12,6 +12,7 @@ use crate::{
             scripted::{Fault, Scripted, member},
             web,
         },
+        update::APPLY_PATCH,
     },
 };
 use kubefold_serving::caller::Caller;
@@ -353,6 +354,12 @@ async fn a_delete_ends_what_an_update_left() {
     label(&process, "a").await;
     assert_eq!(process.writer.delete(request("", &Value::Null), "web".into()).await.code, 200);
     down(&fleet, "east", false);
+    let apply = patch(APPLY_PATCH, &web(3));
+    for write in [apply, patch(MERGE, &json!({"spec": {"paused": true}})), put(&web(3))] {
+        let refused = send(&process, write).await;
+        let words = "is not changed: it is being deleted, and is not gone yet in east";
+        assert!(refused.code == 503 && message(&refused).contains(words), "{}", message(&refused));
+    }
     process.writer.replay();
     process.settled().await;
     assert!(fleet.standing("web").is_empty());

@@ -271,8 +271,8 @@ async fn document<F: Fleet>(writer: &Arc<Writer<F>>, request: &Request, key: &Ke
             }
             return Ok(reply);
         };
-        if writer.journal.is_deleting(key, &visible.uid) {
-            return Err(WriteError::Taken(key.to_ref()).into());
+        if let Some(members) = writer.journal.deleting(key, &visible.uid) {
+            return Err(WriteError::Deleting { object: key.to_ref(), members }.into());
         }
         united::check(request, key, &visible, &parts)?;
         let work = Work::new(writer, request, key, visible, parts)?.aiming(aim.clone());

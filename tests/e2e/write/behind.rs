@@ -364,6 +364,9 @@ async fn a_long_outage_costs_what_changed_and_not_what_was_written() {
     let left = stage.unfinished().await.as_array().map_or(0, Vec::len);
     assert!((OBJECTS..=2 * OBJECTS).contains(&left), "{left} unfinished writes after {}", OBJECTS * ROUNDS);
     stage.fleet.kubectl(&["delete", "configmap", &names[0], "--wait=false"]).await.ok();
+    // It would be made anew where it is gone.
+    let refusal = change(&fleet, &names[0], 0, "late").await;
+    refused(&refusal, 503, "ServiceUnavailable", &["is being deleted, and is not gone yet in west"]);
     stage.create(MAPS, &config("meanwhile")).await.ok();
 
     stage.fleet.kill9();
