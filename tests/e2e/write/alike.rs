@@ -90,9 +90,8 @@ impl Side {
             Value::Object(map) => {
                 map.iter_mut().for_each(|(key, value)| match key.as_str() {
                     "resourceVersion" | "uid" | "token" | "time" => *value = json!("#"),
-                    "expirationTimestamp" | "creationTimestamp" | "deletionTimestamp" | "lastTransitionTime" => {
-                        *value = json!("#");
-                    }
+                    "expirationTimestamp" | "creationTimestamp" | "deletionTimestamp" => *value = json!("#"),
+                    "lastTransitionTime" | "lastUpdateTime" => *value = json!("#"),
                     "clusterIP" | "clusterIPs" => *value = json!("#"),
                     // Their order is that of their times, which fall into one second or two.
                     "managedFields" => {
