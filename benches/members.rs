@@ -1,7 +1,7 @@
 //! What members cost: the program itself, before 200 embedded members and before 3 with as many objects in all.
 //!
-//! `cargo bench --bench members [-- PART...]`, where a part is `reads`, `holds`, `idle`, `leases` or `million`; without one, all
-//! but the last. The members run in this process, so that the program's own CPU and memory can be told. Nothing is
+//! `cargo bench --bench members [-- PART...]`, where a part is `reads`, `holds`, `idle`, `leases`, `definitions` or `million`;
+//! without one, all but the last. The members run in this process, so that the program's own CPU and memory can be told. Nothing is
 //! asserted about times. `-- --test` runs a small fleet once.
 #![allow(
     clippy::unwrap_used,
@@ -15,12 +15,15 @@
 mod embedded;
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use http::{Method, StatusCode};
-use kubefold_apiserver::registry::Registry;
+use kubefold_apiserver::{definitions::Definitions, registry::Registry};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -39,6 +42,7 @@ struct Sizes {
     idle: Duration,
     leases: usize,
     leased: Duration,
+    definitions: usize,
     million: usize,
 }
 
@@ -50,6 +54,7 @@ const FULL: Sizes = Sizes {
     idle: Duration::from_secs(30),
     leases: 20_000,
     leased: Duration::from_secs(100),
+    definitions: 1_000,
     million: 1_000_000,
 };
 const SMALL: Sizes = Sizes {
@@ -60,6 +65,7 @@ const SMALL: Sizes = Sizes {
     idle: Duration::from_secs(1),
     leases: 60,
     leased: Duration::from_secs(3),
+    definitions: 10,
     million: 3_000,
 };
 
@@ -88,6 +94,9 @@ fn main() {
         }
         if wants("leases") {
             leases(sizes).await;
+        }
+        if wants("definitions") {
+            definitions(sizes).await;
         }
         if wants("million") {
             million(sizes).await;
@@ -273,6 +282,70 @@ async fn leases(sizes: Sizes) {
     }
     println!("leases: a WatchList of {events} ends after {:.1?}", begun.elapsed());
     fleet.held("leases were renewed").await;
+}
+
+/// Members that have the same thousand kinds of their own: what they cost at rest, and what the change of one costs.
+async fn definitions(sizes: Sizes) {
+    let served = Mutex::new(Vec::new());
+    let fleet = Fleet::filled(sizes.many, async |registry: &Registry, _: usize| {
+        let mut of_member = Definitions::new(registry.clone()).unwrap();
+        let definitions = (0..sizes.definitions).map(|at| definition(at, "small"));
+        put(registry, "apiextensions.k8s.io", "customresourcedefinitions", definitions).await;
+        of_member.begin().await.unwrap();
+        served.lock().unwrap().push(of_member);
+    })
+    .await;
+    let mut served = served.into_inner().unwrap();
+    let pid = fleet.kubefold.pid();
+    let listed = fleet.api.get("/apis/example.com/v1").await;
+    let count = listed["resources"].as_array().unwrap().len();
+    println!(
+        "{count} kinds in {} members: {:.1?} of CPU until they are served, {} MiB",
+        sizes.many,
+        cpu(pid),
+        memory(pid, "VmRSS:") >> 10
+    );
+    fleet.idle(sizes.idle).await;
+    for (what, count, short) in [("one member", 1, "one"), ("all members", fleet.members.len(), "all")] {
+        let used = cpu(pid);
+        for (at, (member, served)) in fleet.members.iter().zip(&mut served).enumerate().take(count) {
+            let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/kinds7.example.com";
+            let names = &definition(7, short)["spec"]["names"];
+            member.patch(path, &json!({"spec": {"names": names}}), at).await;
+            served.begin().await.unwrap();
+            // As the member says when it serves them.
+            member.patch(&format!("{path}/status"), &json!({"status": {"acceptedNames": names}}), at).await;
+        }
+        let changed = Instant::now();
+        let short = format!("{short}7");
+        while !has_short_name(&fleet.api.get("/apis/example.com/v1").await, &short) {
+            assert!(changed.elapsed() < Duration::from_secs(60), "{short} is not served");
+            sleep(Duration::from_millis(50)).await;
+        }
+        let shown = changed.elapsed();
+        sleep(sizes.idle / 3).await;
+        let used = cpu(pid) - used;
+        println!("  one kind is changed in {what}: shown after {shown:.2?}, {used:.2?} of CPU");
+    }
+}
+
+fn has_short_name(listed: &Value, short: &str) -> bool {
+    let names = |kind: &Value| kind["shortNames"].as_array().cloned().unwrap_or_default();
+    listed["resources"].as_array().unwrap().iter().any(|kind| names(kind).iter().any(|name| name == short))
+}
+
+/// A small definition whose kind is served.
+fn definition(number: usize, short: &str) -> Value {
+    let mut small = crd(number, 1);
+    small["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"] =
+        json!({"spec": {"type": "object", "properties": {"size": {"type": "integer", "description": "How much."}}}});
+    small["spec"]["names"]["shortNames"] = json!([format!("{short}{number}")]);
+    let condition = |of: &str| json!({"type": of, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "Bench", "message": ""});
+    small["status"] = json!({
+        "acceptedNames": small["spec"]["names"], "conditions": [condition("NamesAccepted"), condition("Established")],
+        "storedVersions": ["v1"],
+    });
+    small
 }
 
 /// Lists whose selector matches nothing.

@@ -57,6 +57,15 @@ pub struct Renewal {
 /// A member, and what it says of the same with selectors.
 type Selected = (MemberName, Arc<Record>);
 
+/// See [`Renewal::id`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct RenewalId {
+    record: usize,
+    through: Option<usize>,
+    only: Option<MemberName>,
+    selected: Vec<usize>,
+}
+
 /// What has become of a grant.
 pub enum Renewed {
     /// It holds as it was.
@@ -187,10 +196,31 @@ impl Renewal {
         self
     }
 
+    /// By which two are of the same answer, while both are held.
+    pub(super) fn id(&self) -> RenewalId {
+        let Self { record, through, only, selected, .. } = self;
+        let selected = selected.iter().flat_map(|selected| selected.iter());
+        RenewalId {
+            record: Arc::as_ptr(record).addr(),
+            through: through.as_ref().map(|through| Arc::as_ptr(through).addr()),
+            only: only.clone(),
+            selected: selected.map(|(_, record)| Arc::as_ptr(record).addr()).collect(),
+        }
+    }
+
+    pub(super) fn access(&self) -> &Arc<Access> {
+        &self.access
+    }
+
     /// What has become of what `audience` was allowed.
     pub fn look(&self, audience: &Audience) -> Renewed {
+        self.judge(&self.decided(), audience)
+    }
+
+    /// What members say by now, without waiting; what is due is asked.
+    pub(super) fn decided(&self) -> Arc<Decided> {
         let Self { access, record, through, only, selected } = self;
-        let (only, Question { caller, action }) = (only.as_ref(), &**record.question());
+        let only = only.as_ref();
         let mut now = access.peek(record, only);
         for (member, record) in selected.iter().flat_map(|selected| selected.iter()) {
             now = Arc::new(now.selected(member, &access.peek(record, Some(member))));
@@ -201,6 +231,12 @@ impl Renewal {
                 now = Arc::new(now.and(&of_part.because(&original.cannot(part))));
             }
         }
+        now
+    }
+
+    /// What has become of what `audience` was allowed, where members say this.
+    pub(super) fn judge(&self, now: &Decided, audience: &Audience) -> Renewed {
+        let Question { caller, action } = &**self.record.question();
         let of = |words: &[Word]| -> Vec<Word> {
             words.iter().filter(|word| audience.sees_member(&word.member)).cloned().collect()
         };

@@ -10,6 +10,7 @@
 
 mod grant;
 mod hosted;
+mod in_use;
 mod kept;
 mod own;
 mod question;
@@ -44,6 +45,7 @@ use kubefold_serving::{audit, caller::Caller};
 use kubefold_wire::{golang::Quoted, resource::Gvr};
 
 use self::{
+    in_use::InUse,
     question::{Question, Sought},
     quota::Quota,
     rbac::Changes,
@@ -55,6 +57,7 @@ pub use terms::{ALLOWED_FOR, DENIED_FOR, FOLLOWED_FOR, GRACE};
 
 pub use {
     grant::{Grant, Grants, Renewal, Renewed},
+    in_use::Following,
     kept::Kept,
     own::{MASTERS, Own, allows as allows_own},
 };
@@ -74,6 +77,7 @@ pub struct Access {
     kept: OnceLock<Kept>,
     changes: Arc<Changes>,
     follows: Once,
+    in_use: InUse,
     own: own::Policy,
     host: OnceLock<Arc<Host>>,
     tasks: TaskTracker,
@@ -91,6 +95,7 @@ impl Access {
             kept: OnceLock::new(),
             changes: Arc::default(),
             follows: Once::new(),
+            in_use: InUse::new(),
             own: own::Policy::default(),
             host: OnceLock::new(),
             tasks,

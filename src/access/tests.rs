@@ -6,6 +6,7 @@ mod kept;
 mod selected;
 
 use std::{
+    future::poll_fn,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -21,7 +22,7 @@ use serde_json::{Value, json};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    ALLOWED_FOR, Access, DENIED_FOR, FOLLOWED_FOR, GRACE, Grant, Impersonator, Renewal, Renewed, Who,
+    ALLOWED_FOR, Access, DENIED_FOR, FOLLOWED_FOR, Following, GRACE, Grant, Impersonator, Renewal, Renewed, Who,
     question::Question,
     rbac::Changes,
     record::{Decided, Record, Word},
@@ -273,6 +274,44 @@ async fn a_member_that_is_about_to_say_keeps_no_loss_in_another_from_being_seen(
     assert!(matches!(renewal.look(&sees_both), Renewed::Same), "both are asked again");
     answered(&east, Judgement::Denied("".into()));
     assert!(matches!(renewal.look(&sees_both), Renewed::Ended(_)), "whatever west is about to say");
+    access.cancel.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_use_the_same_answer_are_told_of_changes_by_one_look() {
+    let access = access(stores(&["east", "west"]));
+    let members = access.stores().registry().members();
+    members.iter().for_each(|member| member.removed().cancel());
+    let [east, west] = [0, 1].map(|at| members[at].name().clone());
+    let record = access.record(&jane(), &list_pods(), 0);
+    let answered = |name: &MemberName, judgement| record.answered(name, members[0].incarnation(), judgement);
+    answered(&east, Judgement::Allowed);
+    let renewal = || Renewal::new(&access, Arc::clone(&record), None, None);
+    let mut all = [renewal().follow(), renewal().follow()];
+    let of_east = Renewal::new(&access, Arc::clone(&record), None, Some(east.clone())).follow();
+    assert_eq!(access.in_use.len(), 2, "one for both, and one for whoever asks east alone");
+
+    let (sees_east, sees_both) = (Audience::of([east.clone()]), Audience::of([east.clone(), west.clone()]));
+    assert!(all.iter().all(Following::has_news), "the first look is due");
+    assert!(all.each_mut().map(|one| one.look(&sees_east)).iter().all(|seen| matches!(seen, Renewed::Same)));
+    pass(Duration::from_secs(2)).await;
+    assert!(!all.iter().any(Following::has_news), "nobody has said anything else");
+    let mut waits = renewal().follow();
+    assert!(matches!(waits.look(&sees_east), Renewed::Same));
+    let told = tokio::spawn(async move { poll_fn(|cx| waits.poll_news(cx)).await });
+    answered(&west, Judgement::Allowed);
+    pass(Duration::from_secs(2)).await;
+    assert!(told.is_finished(), "whoever waits is woken");
+    for one in &mut all {
+        assert!(one.has_news());
+        assert!(matches!(one.look(&sees_east), Renewed::More(more) if more == sees_both));
+    }
+    answered(&east, Judgement::Denied("".into()));
+    pass(Duration::from_secs(2)).await;
+    assert!(all.each_mut().map(|one| one.look(&sees_both)).iter().all(|seen| matches!(seen, Renewed::Ended(_))));
+    drop((all, of_east));
+    pass(Duration::from_secs(2)).await;
+    assert_eq!(access.in_use.len(), 0);
     access.cancel.cancel();
 }
 

@@ -25,6 +25,7 @@ use http::{Response, StatusCode, header};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    access::Renewal,
     answer::{Collection, RequestContext, form::Form, table::Tables},
     config::MemberName,
     read::{
@@ -153,10 +154,10 @@ impl Reader {
             let is_protobuf = wanted.encoding.media == Media::Protobuf && !is_socket;
             let form = form.map(|form| if is_protobuf { form.in_protobuf(spec) } else { form });
             let known = self.known(&target.gvr, &options);
-            let (stale, renewal) =
-                (self.stale(&ready, asked.audience()), asked.grants.asked.renewal().cloned().map(Box::new));
+            let (stale, rights) =
+                (self.stale(&ready, asked.audience()), asked.grants.asked.renewal().map(Renewal::follow));
             let drain = self.drain.clone();
-            let around = Surroundings { last, known, stale, is_strict, renewal, pace, drain, form };
+            let around = Surroundings { last, known, stale, is_strict, rights, pace, drain, form };
             let response = watch::watch(ready.store(), &options, filter, around);
             if is_socket { response } else { encode_watch(response, wanted.encoding) }
         } else {

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    access::Renewal,
+    access::Following,
     answer::form::Form,
     read::{
         answer::watch_response,
@@ -40,7 +40,7 @@ pub(super) struct Surroundings {
     /// Ends the watch when a member is not current any more.
     pub(super) is_strict: bool,
     /// What becomes of the caller's rights; absent where none are asked for.
-    pub(super) renewal: Option<Box<Renewal>>,
+    pub(super) rights: Option<Following>,
     /// In whose turns it gives the objects of its beginning.
     pub(super) pace: Pace,
     /// Ends every watch cleanly: kubefold is going.
@@ -57,7 +57,7 @@ pub(super) fn watch(
     filter: Filter,
     around: Surroundings,
 ) -> Response<Body> {
-    let Surroundings { last, known, stale, is_strict, renewal, pace, drain, form } = around;
+    let Surroundings { last, known, stale, is_strict, rights, pace, drain, form } = around;
     let interest = filter.interest(store.spec());
     let (initial, cursor) = match begin(store, options, last, &interest) {
         Ok(begun) => begun,
@@ -86,7 +86,7 @@ pub(super) fn watch(
         known,
         stale,
         is_strict,
-        renewal,
+        rights,
         pace,
         drain,
     };

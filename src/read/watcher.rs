@@ -1,6 +1,9 @@
 //! The body of a watch: the objects of its beginning, then what happens to them.
 
-use std::{borrow::Cow, collections::VecDeque, future::poll_fn, ops::ControlFlow, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow, collections::VecDeque, future::poll_fn, ops::ControlFlow, pin::Pin, sync::Arc, task::Poll,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use tokio::{
@@ -10,7 +13,7 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::{
-    access::{Renewal, Renewed},
+    access::{Following, Renewed},
     answer::form::Form,
     read::{
         answer::CHUNK_BYTES,
@@ -42,7 +45,7 @@ const FRAME_BYTES: usize = 64;
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 /// So long before its deadline a watch says how far it came. Source: kubernetes/apiserver `cacher/cache_watcher.go`.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
-/// How often a watch looks whether it may go on: whether every member is current, and whether its caller still has the rights.
+/// How often a watch looks whether every member is current, and again for what it could not take in.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// In this time a client has taken the objects of a watch's beginning: they are held for it. As long as a continue token
@@ -70,7 +73,7 @@ pub(super) struct Watched {
     /// Ends the watch when a member is not current any more.
     pub(super) is_strict: bool,
     /// What becomes of the caller's rights; absent where none are asked for.
-    pub(super) renewal: Option<Box<Renewal>>,
+    pub(super) rights: Option<Following>,
     /// In whose turns it gives the objects of its beginning.
     pub(super) pace: Pace,
     /// Ends every watch cleanly: kubefold is going.
@@ -86,7 +89,7 @@ pub(super) struct Watcher {
     changes: watch::Receiver<u64>,
     phase: Phase,
     next_bookmark: Option<Instant>,
-    next_look: Instant,
+    next_look: Option<Instant>,
     /// Events that were read and have not been told.
     unsent: VecDeque<Arc<Record>>,
     /// For the next event in time, of whatever kind it is. Kept, as making one takes a lock that all share.
@@ -133,7 +136,7 @@ impl Watcher {
             cursor,
             phase: walk.map_or(Phase::Following, |walk| Phase::Beginning(Box::new(walk))),
             next_bookmark: next_bookmark(watched.bookmarks, now, watched.deadline),
-            next_look: now + LOOK_EVERY,
+            next_look: watched.is_strict.then_some(now + LOOK_EVERY),
             unsent: VecDeque::new(),
             alarm: Box::pin(sleep_until(watched.deadline)),
             drained: Box::pin(watched.drain.clone().cancelled_owned()),
@@ -201,18 +204,19 @@ impl Watcher {
 
     /// Ends the watch once a member is not current, in the strict view, or once a right was withdrawn.
     fn look(&mut self) -> Option<Bytes> {
-        if !self.looks() || Instant::now() < self.next_look {
-            return None;
+        let is_time = self.next_look.is_some_and(|at| at <= Instant::now());
+        if is_time {
+            self.next_look = self.watched.is_strict.then(|| Instant::now() + LOOK_EVERY);
         }
-        self.next_look = Instant::now() + LOOK_EVERY;
-        if self.watched.is_strict {
+        if is_time && self.watched.is_strict {
             let stale = (self.watched.stale)();
             self.over = !stale.is_empty();
             if self.over {
                 return Some(self.error(ReadError::NotCurrent { stale }));
             }
         }
-        match self.watched.renewal.as_ref()?.look(self.watched.filter.audience()) {
+        let rights = self.watched.rights.as_mut().filter(|rights| is_time || rights.has_news())?;
+        match rights.look(self.watched.filter.audience()) {
             Renewed::Same => {}
             Renewed::More(audience) => self.sees_more(audience),
             // Whatever waits to be told is not.
@@ -227,16 +231,13 @@ impl Watcher {
         None
     }
 
-    fn looks(&self) -> bool {
-        self.watched.is_strict || self.watched.renewal.is_some()
-    }
-
     /// The objects of further members are there from now on. While the watch begins, it looks again later.
     fn sees_more(&mut self, audience: Audience) {
-        if !matches!(self.phase, Phase::Following) || !self.unsent.is_empty() {
+        let is_busy = !matches!(self.phase, Phase::Following) || !self.unsent.is_empty();
+        let Some(before) = self.store.snapshot_at(self.cursor.revision).filter(|_| !is_busy) else {
+            self.next_look.get_or_insert_with(|| Instant::now() + LOOK_EVERY);
             return;
-        }
-        let Some(before) = self.store.snapshot_at(self.cursor.revision) else { return };
+        };
         let mut filter = self.watched.filter.clone();
         if let Some(limit) = &mut filter.limit {
             limit.audience = audience;
@@ -255,14 +256,16 @@ impl Watcher {
 
     /// Waits until there may be something to do.
     async fn wait(&mut self) {
-        let look = self.looks().then_some(self.next_look);
-        let times = [self.next_bookmark, look].into_iter().flatten();
+        let times = [self.next_bookmark, self.next_look].into_iter().flatten();
         let next = times.fold(self.watched.deadline, Instant::min);
         if self.alarm.deadline() != next {
             self.alarm.as_mut().reset(next);
         }
+        let rights = &self.watched.rights;
+        let news = poll_fn(|cx| rights.as_ref().map_or(Poll::Pending, |rights| rights.poll_news(cx)));
         tokio::select! {
             changed = self.changes.changed() => self.over |= changed.is_err(),
+            () = news => {}
             () = self.alarm.as_mut() => {}
             () = self.drained.as_mut() => {}
         }

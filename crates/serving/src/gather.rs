@@ -1,26 +1,33 @@
-//! Large answers over HTTP/2 in large writes.
+//! Large answers over HTTP/2, and an event for many watches of a connection, in large writes.
 //!
-//! h2 writes and flushes each frame of 16 KiB by itself. Beneath it, each is two records of TLS, since a frame has nine bytes more than
-//! a record, and a call of the system, which costs more than the encryption. So frames are gathered here: four full records are one
-//! call.
+//! h2 writes and flushes each frame by itself. Beneath it, a frame of 16 KiB is two records of TLS, since a frame has nine bytes more
+//! than a record, and a call of the system, which costs more than the encryption. So frames are gathered here: four full records are
+//! one call.
 
 use std::{
     io::{self, IoSlice},
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::Instant,
+};
 
 /// What is gathered at most: four full records of TLS, which rustls takes at once.
 const GATHERED_BYTES_MAX: usize = 64 << 10;
-/// A write from here on begins to gather. What is smaller leaves at once: answers, events of watches.
+/// A write from here on begins to gather. What is smaller leaves at once: an answer, an event of a watch.
 const LARGE_BYTES_MIN: usize = 8 << 10;
+/// An event that comes so soon behind another one is of a burst: more are about to come, and it waits for them.
+const BURST: Duration = Duration::from_micros(100);
 
 /// A stream whose large writes are gathered.
 ///
 /// A flush right behind a write is put off, and the task is woken so that it flushes once more: h2 flushes after each frame, and once
-/// more when it has no more of them. Any other flush is one.
+/// more when it has no more of them. Any other flush is one. In a burst of events that one is put off, too, until the task runs again:
+/// behind the tasks of the other watches that have the event.
 pub(crate) struct Gather<S> {
     stream: S,
     /// It gathers at all.
@@ -29,16 +36,39 @@ pub(crate) struct Gather<S> {
     waiting: Vec<u8>,
     /// So many bytes of it are written.
     written: usize,
-    /// From the first large write to the flush behind the last one.
-    is_large: bool,
+    /// From the first write that is gathered to the flush behind the last one.
+    is_gathering: bool,
     /// There was a write since the last flush.
     is_newer: bool,
+    burst: Burst,
+    /// When the last event came.
+    last_event: Option<Instant>,
+}
+
+/// How far a burst of events is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Burst {
+    /// There is none, or the task ran once more since.
+    None,
+    /// It began since the task runs.
+    Begun,
+    /// And was flushed.
+    PutOff,
 }
 
 impl<S> Gather<S> {
     /// `is_on`: HTTP/2 is spoken.
     pub(crate) fn new(stream: S, is_on: bool) -> Self {
-        Self { stream, is_on, waiting: Vec::new(), written: 0, is_large: false, is_newer: false }
+        Self {
+            stream,
+            is_on,
+            waiting: Vec::new(),
+            written: 0,
+            is_gathering: false,
+            is_newer: false,
+            burst: Burst::None,
+            last_event: None,
+        }
     }
 }
 
@@ -57,7 +87,7 @@ impl<S: AsyncWrite + Unpin> Gather<S> {
             let room = GATHERED_BYTES_MAX - self.waiting.len();
             self.waiting.extend_from_slice(slice.get(..room).unwrap_or(slice));
         }
-        (self.is_large, self.is_newer) = (true, true);
+        (self.is_gathering, self.is_newer) = (true, true);
         Poll::Ready(Ok(self.waiting.len() - before))
     }
 
@@ -77,9 +107,37 @@ impl<S: AsyncWrite + Unpin> Gather<S> {
     }
 }
 
+impl<S> Gather<S> {
+    /// Says whether a write is to wait for more.
+    fn gathers(&mut self, slices: &[IoSlice<'_>], len: usize) -> bool {
+        if self.is_gathering || len >= LARGE_BYTES_MIN {
+            return true;
+        }
+        if !slices.first().is_some_and(|slice| is_event(slice)) {
+            return false;
+        }
+        let now = Instant::now();
+        let is_burst = self.last_event.replace(now).is_some_and(|last| now.duration_since(last) < BURST);
+        if is_burst {
+            self.burst = Burst::Begun;
+        }
+        is_burst
+    }
+}
+
+/// Says whether a write begins with a piece of a body of which more is to come. Source: RFC 9113, 4.1 and 6.1.
+fn is_event(frames: &[u8]) -> bool {
+    const DATA: u8 = 0;
+    const END_STREAM: u8 = 1;
+    matches!(frames, [_, _, _, DATA, flags, ..] if flags & END_STREAM == 0)
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for Gather<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_read(cx, buf)
+        let this = self.get_mut();
+        // h2 reads before it writes, whenever the task runs.
+        this.burst = Burst::None;
+        Pin::new(&mut this.stream).poll_read(cx, buf)
     }
 }
 
@@ -95,7 +153,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gather<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let len: usize = slices.iter().map(|slice| slice.len()).sum();
-        if this.is_on && (this.is_large || len >= LARGE_BYTES_MIN) {
+        if this.is_on && this.gathers(slices, len) {
             return this.poll_gather(cx, slices);
         }
         Pin::new(&mut this.stream).poll_write_vectored(cx, slices)
@@ -111,8 +169,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gather<S> {
             cx.waker().wake_by_ref();
             return Poll::Ready(Ok(()));
         }
+        if this.burst == Burst::Begun {
+            // The task has been woken.
+            this.burst = Burst::PutOff;
+            return Poll::Ready(Ok(()));
+        }
         ready!(this.poll_drain(cx))?;
-        if std::mem::take(&mut this.is_large) {
+        if std::mem::take(&mut this.is_gathering) {
             this.waiting = Vec::new();
         }
         Pin::new(&mut this.stream).poll_flush(cx)
@@ -158,6 +221,15 @@ mod tests {
             Poll::Ready(Ok(room))
         }
 
+        fn poll_write_vectored(
+            self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            slices: &[IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            let all: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+            self.poll_write(cx, &all)
+        }
+
         fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
             self.flushes += 1;
             Poll::Ready(Ok(()))
@@ -165,6 +237,12 @@ mod tests {
 
         fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
             Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncRead for Sink {
+        fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
         }
     }
 
@@ -221,6 +299,58 @@ mod tests {
             assert_eq!((gather.stream.writes, gather.stream.flushes), (at, at));
         }
         assert_eq!(woken.0.load(Ordering::Relaxed), 0);
+    }
+
+    /// As h2 writes a piece of a body: its head, then the piece.
+    fn tell(gather: &mut Gather<Sink>, cx: &mut Context<'_>, flags: u8) {
+        let head = [0, 4, 0, 0, flags, 0, 0, 0, 1];
+        let slices = [IoSlice::new(&head), IoSlice::new(&[7; 1_024])];
+        assert!(matches!(Pin::new(&mut *gather).poll_write_vectored(cx, &slices), Poll::Ready(Ok(1_033))));
+        flush(gather, cx);
+    }
+
+    /// As h2 does whenever its task runs.
+    fn read(gather: &mut Gather<Sink>, cx: &mut Context<'_>) {
+        assert!(Pin::new(gather).poll_read(cx, &mut ReadBuf::new(&mut [0; 8])).is_pending());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_events_of_a_burst_are_one_write() {
+        let woken = Arc::new(Woken::default());
+        let waker = waker(Arc::clone(&woken));
+        let mut cx = Context::from_waker(&waker);
+        let mut gather = Gather::new(Sink::default(), true);
+        let seen = |gather: &Gather<Sink>| (gather.stream.writes, gather.stream.flushes);
+        let woken = || woken.0.load(Ordering::Relaxed);
+        read(&mut gather, &mut cx);
+        tell(&mut gather, &mut cx, 0);
+        flush(&mut gather, &mut cx);
+        assert_eq!((seen(&gather), woken()), ((1, 2), 0), "nobody knows yet that more will come");
+
+        // The task runs for one more, and then for all the others.
+        read(&mut gather, &mut cx);
+        tell(&mut gather, &mut cx, 0);
+        flush(&mut gather, &mut cx);
+        assert_eq!((seen(&gather), woken()), ((1, 2), 1));
+        read(&mut gather, &mut cx);
+        (0..30).for_each(|_| tell(&mut gather, &mut cx, 0));
+        flush(&mut gather, &mut cx);
+        assert_eq!(seen(&gather), (2, 3), "once more is enough");
+        assert_eq!(gather.stream.taken.len(), 32 * 1_033);
+
+        // A task that does not read keeps nothing either.
+        tell(&mut gather, &mut cx, 0);
+        flush(&mut gather, &mut cx);
+        flush(&mut gather, &mut cx);
+        assert_eq!(seen(&gather), (3, 4));
+
+        // What comes later is no burst, and the end of a body is no event.
+        tokio::time::advance(BURST).await;
+        tell(&mut gather, &mut cx, 0);
+        tell(&mut gather, &mut cx, 1);
+        assert_eq!(seen(&gather), (5, 6));
+        assert_eq!(gather.stream.taken.len(), 35 * 1_033);
+        assert_eq!(gather.waiting.capacity(), 0);
     }
 
     #[test]

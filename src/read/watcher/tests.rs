@@ -70,7 +70,7 @@ fn watcher(store: &Arc<FleetStore>, labels: &str, form: Form, begins: bool) -> W
         known: None,
         stale: Box::new(Vec::new),
         is_strict: false,
-        renewal: None,
+        rights: None,
         pace: Arc::new(Turns::new(1)).pace(&Caller::default()),
         drain: CancellationToken::new(),
     };
