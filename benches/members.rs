@@ -312,9 +312,9 @@ async fn definitions(sizes: Sizes) {
             let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/kinds7.example.com";
             let names = &definition(7, short)["spec"]["names"];
             member.patch(path, &json!({"spec": {"names": names}}), at).await;
-            served.begin().await.unwrap();
-            // As the member says when it serves them.
             member.patch(&format!("{path}/status"), &json!({"status": {"acceptedNames": names}}), at).await;
+            // As of a kube-apiserver: it serves them a moment after it says so.
+            served.begin().await.unwrap();
         }
         let changed = Instant::now();
         let short = format!("{short}7");

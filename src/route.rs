@@ -306,7 +306,9 @@ impl Router {
         if let Some(asked_path) = PathOf::read(path) {
             return Box::pin(self.clusterpedia(who, asked, parts, asked_path, body)).await;
         }
-        if let Some(response) = self.discovery.handle(&parts.method, path, query, &headers, &self.stores.catalog()) {
+        let catalog = self.stores.catalog();
+        let hashes = self.discovery.storage_hashes(&self.stores, path, &catalog).await;
+        if let Some(response) = self.discovery.handle(&parts.method, path, query, &headers, &catalog, &hashes) {
             return Ok(response);
         }
         let info = RequestInfo::of(&parts.method, without_tail(path), query).map_err(RouteError::from)?;

@@ -228,6 +228,11 @@ impl FleetCatalogue {
         POLL_SPACING.saturating_mul(members).max(POLL_PERIOD_MIN)
     }
 
+    /// Says whether there are so many members that one is polled later than a change in it is to be seen.
+    pub fn polls_seldom(&self) -> bool {
+        self.poll_period() > POLL_PERIOD_MIN
+    }
+
     /// Notes what a member serves. Returns whether it is configured still.
     fn record(&self, name: &MemberName, slot: &Arc<tokio::sync::Mutex<Fetched>>, newer: MemberCatalog) -> bool {
         let mut members = self.members.lock();

@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::{aggregated, legacy};
+use super::{aggregated, legacy, storage_hashes::StorageHashes};
 use crate::{
     catalog::{Catalog, Freshness},
     respond::DiscoveryError,
@@ -23,8 +23,8 @@ pub(super) struct Documents {
     core: OnceLock<Aggregated>,
     named: OnceLock<Aggregated>,
     group_list: OnceLock<Bytes>,
-    /// By group and version; only those that exist are kept.
-    resource_lists: Mutex<HashMap<(String, String), Bytes>>,
+    /// By group and version, with the hashes in it; only those that exist are kept.
+    resource_lists: Mutex<HashMap<(String, String), (StorageHashes, Bytes)>>,
 }
 
 impl Documents {
@@ -63,14 +63,23 @@ impl Documents {
     }
 
     /// `/apis/<group>/<version>`, `/api/<version>`
-    pub(super) fn resource_list(&self, group: &str, version: &str) -> Result<Bytes, DiscoveryError> {
+    pub(super) fn resource_list(
+        &self,
+        group: &str,
+        version: &str,
+        hashes: &StorageHashes,
+    ) -> Result<Bytes, DiscoveryError> {
         let merged = self.catalog.version(group, version).ok_or(DiscoveryError::NoSuchPath)?;
         if merged.resources.is_empty() && merged.freshness == Freshness::Stale {
             return Err(DiscoveryError::GroupDown);
         }
         let mut lists = self.resource_lists.lock();
-        let list =
-            lists.entry((group.to_owned(), version.to_owned())).or_insert_with(|| legacy::resource_list(group, merged));
-        Ok(list.clone())
+        let key = (group.to_owned(), version.to_owned());
+        if let Some((_, list)) = lists.get(&key).filter(|(of_list, _)| of_list == hashes) {
+            return Ok(list.clone());
+        }
+        let list = legacy::resource_list(group, merged, hashes);
+        lists.insert(key, (hashes.clone(), list.clone()));
+        Ok(list)
     }
 }

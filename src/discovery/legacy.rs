@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::aggregated::text;
+use super::{aggregated::text, storage_hashes::StorageHashes};
 use crate::catalog::words;
 use crate::catalog::{Catalog, MergedGroup, MergedResource, MergedVersion, ResponseKind, Scope};
 use kubefold_wire::discovery::{ApiGroup, ApiGroupList, ApiResource, ApiResourceList, ApiVersions, compact};
@@ -32,17 +32,18 @@ fn document(group: &MergedGroup) -> ApiGroup<'_> {
 }
 
 /// `/api/v1`, `/apis/<group>/<version>`
-pub(super) fn resource_list(group: &str, version: &MergedVersion) -> Bytes {
-    let resources = version.resources.iter().flat_map(rows).collect();
+pub(super) fn resource_list(group: &str, version: &MergedVersion, hashes: &StorageHashes) -> Bytes {
+    let resources = version.resources.iter().flat_map(|resource| rows(resource, hashes)).collect();
     compact(&ApiResourceList::new(group, &version.version, resources))
 }
 
 /// A resource and, after it, its subresources: `pods`, `pods/attach`, ...
-fn rows(resource: &MergedResource) -> impl Iterator<Item = ApiResource<'_>> {
+fn rows<'a>(resource: &'a MergedResource, hashes: &'a StorageHashes) -> impl Iterator<Item = ApiResource<'a>> {
     let parent = ApiResource {
         singular_name: text(&resource.singular),
         short_names: words(&resource.short_names),
         categories: words(&resource.categories),
+        storage_version_hash: hashes.get(&*resource.gvr.resource).map_or("", String::as_str).into(),
         ..row(resource, resource.gvr.resource.to_string(), resource.response_kind.as_ref(), &resource.verbs)
     };
     let children = resource.subresources.iter().map(|sub| {

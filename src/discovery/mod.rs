@@ -8,8 +8,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 
-use self::documents::Documents;
-use crate::{catalog::Catalog, respond::DiscoveryError};
+use self::{documents::Documents, storage_hashes::Told};
+use crate::{catalog::Catalog, respond::DiscoveryError, stores::Stores};
 use kubefold_wire::{
     accept::{accept_header, negotiate, parse_accept, wants_aggregated, wants_pretty},
     body::{Body, empty, full},
@@ -22,15 +22,20 @@ mod aggregated;
 mod documents;
 mod legacy;
 mod openapi;
+mod storage_hashes;
 #[cfg(test)]
 mod tests;
 
-pub use openapi::{OpenApi, OwnDocuments, is_openapi_path};
+pub use {
+    openapi::{OpenApi, OwnDocuments, is_openapi_path},
+    storage_hashes::StorageHashes,
+};
 
 /// Answers discovery; holds the documents of the newest catalog, each encoded once.
 #[derive(Debug, Default)]
 pub struct Discovery {
     documents: ArcSwapOption<Documents>,
+    told: Told,
 }
 
 /// What a discovery path is about.
@@ -56,6 +61,15 @@ pub fn is_discovery_path(path: &str) -> bool {
 }
 
 impl Discovery {
+    /// What [`Self::handle`] needs for a list of resources: in which versions members store them. Empty for any other path.
+    ///
+    /// Cancel: safe.
+    pub async fn storage_hashes(&self, stores: &Stores, path: &str, catalog: &Arc<Catalog>) -> StorageHashes {
+        let Some(Target::GroupVersion(group, version)) = Target::of(path) else { return StorageHashes::new() };
+        let Some(version) = catalog.version(group, version) else { return StorageHashes::new() };
+        self.told.agreed(stores, catalog, version, path.trim_end_matches('/')).await
+    }
+
     /// Answers a request for discovery; `None` when the path is not discovery's.
     ///
     /// Source: kubernetes/apiserver `pkg/endpoints/discovery`; kube-aggregator `pkg/apiserver/handler_apis.go`.
@@ -66,12 +80,13 @@ impl Discovery {
         query: Option<&str>,
         headers: &HeaderMap,
         catalog: &Arc<Catalog>,
+        hashes: &StorageHashes,
     ) -> Option<Response<Body>> {
         let target = Target::of(path)?;
         if method != Method::GET && method != Method::HEAD {
             return Some(Status::from(DiscoveryError::Method).into_response());
         }
-        let answer = self.answer(target, query, headers, catalog);
+        let answer = self.answer(target, query, headers, catalog, hashes);
         let mut response = answer.map_err(Status::from).unwrap_or_else(|status| match target {
             Target::Core | Target::Groups => status.into_response_to(headers),
             _ => status.into_response(),
@@ -86,6 +101,7 @@ impl Discovery {
         query: Option<&str>,
         headers: &HeaderMap,
         catalog: &Arc<Catalog>,
+        hashes: &StorageHashes,
     ) -> Result<Response<Body>, DiscoveryError> {
         if target == Target::Nothing {
             return Err(DiscoveryError::NoSuchPath);
@@ -105,7 +121,7 @@ impl Discovery {
                     Target::Core => legacy::api_versions(catalog, host),
                     Target::Groups => documents.group_list(),
                     Target::Group(group) => documents.group(group).ok_or(DiscoveryError::NoSuchPath)?,
-                    Target::GroupVersion(group, version) => documents.resource_list(group, version)?,
+                    Target::GroupVersion(group, version) => documents.resource_list(group, version, hashes)?,
                     Target::Version | Target::Nothing => return Err(DiscoveryError::NoSuchPath),
                 };
                 let for_people = accepted.pretty || wants_pretty(query, headers);

@@ -9,7 +9,7 @@ use crate::{
     answer::RequestContext,
     catalog::{Catalog, MergedResource, Scope},
     config::MemberName,
-    discovery::{Discovery, is_discovery_path, is_openapi_path},
+    discovery::{Discovery, StorageHashes, is_discovery_path, is_openapi_path},
     read::{Collected, KindInTables, Searched, Source},
     respond::{RouteError, SearchRefused, StoresError},
     route::{Router, allowed::action_of, is_admin, searchable::Shown},
@@ -95,7 +95,7 @@ impl Router {
             let (method, headers) = (&parts.method, &parts.headers);
             let of_one = Discovery::default();
             let discovery = if only.is_none() { &self.searched.discovery } else { &of_one };
-            let answer = discovery.handle(method, path, query, headers, &catalog);
+            let answer = discovery.handle(method, path, query, headers, &catalog, &StorageHashes::new());
             return answer.ok_or_else(|| RouteError::NoSuchPath.into());
         }
         let info = RequestInfo::of(&parts.method, path, query).map_err(RouteError::from)?;

@@ -11,6 +11,7 @@ mod definitions;
 mod feeds;
 mod figures;
 mod follow;
+mod heed;
 mod late;
 mod marks;
 pub mod metrics;

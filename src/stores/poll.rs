@@ -50,7 +50,8 @@ impl Stores {
             self.tasks.spawn(async move {
                 let name = asked.name().clone();
                 let fetcher = DiscoveryFetcher(Arc::clone(&asked));
-                tokio::join!(this.catalog.poll(&name, &fetcher, &until), this.welcome(&asked, &until));
+                let (polled, welcomed) = (this.catalog.poll(&name, &fetcher, &until), this.welcome(&asked, &until));
+                tokio::join!(polled, welcomed, this.heed(&asked, &until));
             });
             polled.insert(member.name().clone(), Polled { member: Arc::clone(member), cancel });
         }

@@ -27,7 +27,7 @@ fn name(text: &str) -> MemberName {
     MemberName::new(text).unwrap()
 }
 
-fn config(names: &[&str]) -> Config {
+pub(crate) fn config(names: &[&str]) -> Config {
     let member = |text: &&str| MemberConfig {
         name: name(text),
         access: Access::Server(Box::default()),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use testbed::{
-    Kubefold, Member, MemberOptions, Testbed, eventually, figure,
+    Api, Kubefold, Member, MemberOptions, Testbed, eventually, figure,
     samples::{config_map, crd, name, namespace},
 };
 
@@ -45,6 +45,7 @@ async fn the_fleet_serves_what_its_members_serve() {
     a_new_kind_comes(&bed, &fleet).await;
     kinds_are_explained(&fleet).await;
     a_second_member_gains_it(&bed, &fleet).await;
+    hashes_of_storage_versions_are_those_of_all(&bed, &fleet).await;
     it_goes(&bed, &fleet).await;
     what_is_not_there(&fleet).await;
 }
@@ -209,6 +210,35 @@ async fn a_second_member_gains_it(bed: &Testbed, fleet: &Kubefold) {
     assert_eq!((&event["type"], name(&event["object"])), (&json!("ADDED"), "second@west"));
     let crd = api.get(&format!("{CRDS}/widgets.e2e.kubefold.io")).await;
     assert_eq!(crd["metadata"]["annotations"]["kubefold.io/clusters"], "east,west");
+}
+
+/// What is stored in another version in one member is no more told, and what all store alike is.
+async fn hashes_of_storage_versions_are_those_of_all(bed: &Testbed, fleet: &Kubefold) {
+    let hash = async |api: &Api, path: &str, resource: &str| {
+        let list = api.get(path).await;
+        let one = list["resources"].as_array().unwrap().iter().find(|one| one["name"] == resource).cloned();
+        one.unwrap()["storageVersionHash"].as_str().map(str::to_owned)
+    };
+    let (api, west) = (fleet.api().await, bed["west"].api().await);
+    for (path, resource) in
+        [("/apis/e2e.kubefold.io/v1", "widgets"), ("/api/v1", "pods"), ("/apis/apps/v1", "deployments")]
+    {
+        let of_west = hash(&west, path, resource).await;
+        assert!(of_west.is_some() && hash(&api, path, resource).await == of_west, "{path}");
+    }
+    let mut versions = crd("Widget")["spec"]["versions"].clone();
+    let mut second = versions[0].clone();
+    (versions[0]["storage"], second["name"]) = (false.into(), "v2".into());
+    versions.as_array_mut().unwrap().push(second);
+    let patch = json!({"spec": {"versions": versions}}).to_string();
+    bed["west"].kubectl(&["patch", "crd", "widgets.e2e.kubefold.io", "--type=merge", "-p", &patch]).await.ok();
+    eventually(SOON, async || {
+        let of_west = hash(&west, "/apis/e2e.kubefold.io/v1", "widgets").await;
+        let told = hash(&api, "/apis/e2e.kubefold.io/v1", "widgets").await;
+        if told.is_none() { Ok(()) } else { Err(format!("{told:?}, of west {of_west:?}")) }
+    })
+    .await;
+    assert!(hash(&api, "/apis/e2e.kubefold.io/v2", "widgets").await.is_some(), "west alone serves it in this version");
 }
 
 async fn it_goes(bed: &Testbed, fleet: &Kubefold) {

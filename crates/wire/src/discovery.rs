@@ -1,15 +1,15 @@
 //! Discovery documents, of both forms: as they are written, and as they are read.
 //!
 //! Source: KEP-3352; field order as in kubernetes/api `apidiscovery/v2/types.go` and kubernetes/apimachinery
-//! `pkg/apis/meta/v1/types.go`. `storageVersionHash` is left out: it tells clients when the stored form of a kind
-//! changes, which the servers behind a merged document do at different times.
+//! `pkg/apis/meta/v1/types.go`.
 
 use std::{borrow::Cow, fmt::Write as _};
 
+use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::HeaderValue;
 use serde::{Deserialize, Deserializer, Serialize};
-use sha2::{Digest, Sha512};
+use sha2::{Digest, Sha256, Sha512};
 
 use crate::resource::api_version;
 
@@ -235,6 +235,17 @@ pub struct ApiResource<'a> {
     /// Such as `all`.
     #[serde(default, deserialize_with = "list_or_null", skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<Text<'a>>,
+    /// See [`storage_version_hash`]; empty where it is not known.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub storage_version_hash: Text<'a>,
+}
+
+/// A hash of the version in which objects of a kind are stored: whoever migrates stored objects sees that it has changed.
+///
+/// Source: kubernetes/apiserver `pkg/endpoints/discovery/storageversionhash.go`.
+pub fn storage_version_hash(group: &str, version: &str, kind: &str) -> String {
+    let hash = Sha256::digest(format!("{group}/{version}/{kind}"));
+    BASE64_STANDARD.encode(hash.get(..8).unwrap_or_default())
 }
 
 /// Go writes `null` for an empty slice.

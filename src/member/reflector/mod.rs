@@ -45,7 +45,7 @@ use {
 
 pub(crate) use {
     report::ReflectorState,
-    requests::METADATA_LIST,
+    requests::{METADATA, METADATA_LIST},
     together::{Stage, Together, Turn},
 };
 

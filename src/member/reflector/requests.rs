@@ -25,7 +25,7 @@ const PAGE_SHRINKS: usize = 8;
 /// A definition's metadata. Managed fields make it large.
 const DEFINITION_BYTES_MAX: usize = 4 << 20;
 /// An object's metadata alone; all of it where a server does not know that.
-const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+pub(crate) const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 /// The same of a list's items.
 pub(crate) const METADATA_LIST: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";

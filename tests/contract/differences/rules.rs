@@ -14,13 +14,6 @@ pub(super) const RULES: &[Rule] = &[
         told: "",
     },
     Rule {
-        id: "storage-version-hash",
-        requests: &["^GET /api"],
-        aspects: &["body.resources"],
-        said: "",
-        told: "storageVersionHash = null",
-    },
-    Rule {
         id: "own-groups",
         requests: &["GET /apis$", "GET /apis/$", "GET /apis?pretty=true$"],
         aspects: &["body.groups"],

@@ -101,6 +101,7 @@ fn made(definition: &Value, converter: Option<Arc<dyn Converter>>, versions: &[&
             subresources: subresources(kind, has_status, scale.is_some()),
             scale,
             selectable_fields: selectable_fields(version),
+            stored_version: storage(definition).map(|version| name_of(version).to_owned()),
             types,
             type_name,
             strategy: Arc::new(strategy),

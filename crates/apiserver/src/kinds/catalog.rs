@@ -103,6 +103,8 @@ fn kind(group: &str, version: &str, resource: &Resource, types: &Arc<Types>) -> 
         namespaced,
         verbs: resource.verbs.clone(),
         has_status: has("status"),
+        // See `convert`.
+        stored_version: (group == "autoscaling").then(|| "v2".to_owned()),
         subresources: resource.subresources.iter().map(subresource).collect(),
         scale,
         types: Arc::clone(types),

@@ -74,6 +74,8 @@ pub struct Kind {
     pub rest: Option<Arc<dyn AnyRest>>,
     /// The group of which this kind is another name; `None`: of none. Its objects are stored as that one's.
     pub alias_of: Option<String>,
+    /// The version in which objects of all versions are stored, where it is another one or there are several. Discovery tells a hash of it.
+    pub stored_version: Option<String>,
     /// What says what is shown of what is stored; `None`: they are the same.
     pub composer: Option<Arc<dyn Compose>>,
     /// The types of its fields, and the name of its own type among them.
@@ -104,6 +106,7 @@ impl Default for Kind {
             connects: BTreeMap::new(),
             rest: None,
             alias_of: None,
+            stored_version: None,
             composer: None,
             types: Arc::default(),
             type_name: String::new(),

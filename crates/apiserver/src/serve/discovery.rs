@@ -20,7 +20,7 @@ use kubefold_wire::{
     discovery::{
         AGGREGATED, Aggregated, ApiGroup, ApiGroupList, ApiResource, ApiResourceList, ApiVersions, GroupDiscovery,
         KindDiscovery, Metadata, ResourceDiscovery, SubresourceDiscovery, Text, VersionDiscovery, compact, indented,
-        pretty,
+        pretty, storage_version_hash,
     },
     status::Status,
 };
@@ -150,7 +150,7 @@ fn groups(catalog: &Catalog) -> impl Iterator<Item = ApiGroup<'_>> {
 
 fn resource_list(catalog: &Catalog, group: &str, version: &str) -> Option<Bytes> {
     let kinds = catalog.kinds().iter().filter(|kind| kind.group == group && kind.version == version);
-    let resources: Vec<ApiResource<'_>> = kinds.flat_map(|kind| rows(kind)).collect();
+    let resources: Vec<ApiResource<'_>> = kinds.flat_map(|kind| rows(kind, stored_version(catalog, kind))).collect();
     (!resources.is_empty()).then(|| compact(&ApiResourceList::new(group, version, resources)))
 }
 
@@ -158,7 +158,18 @@ fn words(words: &[String]) -> Vec<Text<'_>> {
     words.iter().map(Text::from).collect()
 }
 
-fn rows(kind: &Kind) -> Vec<ApiResource<'_>> {
+/// The version in which a kind's objects are stored; `None`: they are not, or it is not known of which version.
+fn stored_version<'k>(catalog: &Catalog, kind: &'k Kind) -> Option<&'k str> {
+    let can = |verb: &str| kind.verbs.iter().any(|known| known == verb);
+    let is_stored = kind.rest.is_none() && can("get") && can("create");
+    let is_other = |other: &&Arc<Kind>| other.group == kind.group && other.plural == kind.plural;
+    let is_alone = || catalog.kinds().iter().filter(is_other).count() == 1;
+    let own = || is_alone().then_some(kind.version.as_str());
+    is_stored.then(|| kind.stored_version.as_deref().or_else(own)).flatten()
+}
+
+fn rows<'k>(kind: &'k Kind, stored: Option<&str>) -> Vec<ApiResource<'k>> {
+    let hash = stored.map(|version| storage_version_hash(kind.stored_group(), version, &kind.kind));
     let row = ApiResource {
         name: Text::from(&kind.plural),
         singular_name: Text::from(&kind.singular),
@@ -167,6 +178,7 @@ fn rows(kind: &Kind) -> Vec<ApiResource<'_>> {
         verbs: words(&kind.verbs),
         short_names: words(&kind.short_names),
         categories: words(&kind.categories),
+        storage_version_hash: hash.unwrap_or_default().into(),
         ..ApiResource::default()
     };
     let mut rows = vec![row];
