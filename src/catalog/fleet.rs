@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     fetch::{CatalogError, Fetched, Fetcher, is_ready},
-    merge::own_group,
+    merge::{own_group, shared},
     merged::{Catalog, MergedGroup},
     served::{Group, MemberCatalog},
 };
@@ -144,6 +144,7 @@ impl FleetCatalogue {
 
     /// Takes what a member served when an earlier process asked it, unless it has said so itself.
     pub fn restore(&self, name: &MemberName, catalog: MemberCatalog) {
+        let catalog = self.shared(name, catalog);
         let mut members = self.members.lock();
         let Some(entry) = members.entries.iter_mut().find(|entry| entry.name == *name) else { return };
         if entry.catalog.is_some() {
@@ -190,6 +191,7 @@ impl FleetCatalogue {
         let catalog = if is_same { None } else { Some(newer.catalog(earlier.as_deref()).without(&ignored)) };
         *fetched = newer;
         let catalog = catalog.filter(|catalog| earlier.as_deref() != Some(catalog));
+        let catalog = catalog.map(|catalog| self.shared(name, catalog));
         let has_changed = catalog.is_some_and(|catalog| self.record(name, &slot, catalog));
         drop(fetched);
         self.publish().await;
@@ -231,6 +233,15 @@ impl FleetCatalogue {
     /// Says whether there are so many members that one is polled later than a change in it is to be seen.
     pub fn polls_seldom(&self) -> bool {
         self.poll_period() > POLL_PERIOD_MIN
+    }
+
+    /// The same, with what other members have alike.
+    fn shared(&self, name: &MemberName, catalog: MemberCatalog) -> MemberCatalog {
+        let members = self.members.lock();
+        let others = members.entries.iter().filter(|entry| entry.name != *name);
+        let others: Vec<Arc<MemberCatalog>> = others.filter_map(|entry| entry.catalog.clone()).collect();
+        drop(members);
+        shared(catalog, others.iter().map(|other| &**other))
     }
 
     /// Notes what a member serves. Returns whether it is configured still.

@@ -5,6 +5,8 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use smallvec::SmallVec;
+
 use super::{
     merged::{Catalog, MergedGroup, MergedResource, MergedVersion},
     order::{by_version_priority, merge_preserving_relative_order},
@@ -13,10 +15,26 @@ use super::{
 use crate::config::{MemberName, ResourcePattern};
 use kubefold_wire::resource::{Gvk, Gvr};
 
+/// With so many different groups of its name a group is compared.
+const COMPARED_MAX: usize = 8;
+
 /// A member and what it says of the thing being merged.
 struct Holder<'a, T> {
     member: &'a MemberName,
     has: &'a T,
+}
+
+/// Members that say the same of the thing being merged, in configuration order.
+struct Class<'a, T> {
+    members: &'a [Place<'a>],
+    has: &'a T,
+}
+
+/// A member, and where it is in the configuration order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place<'a> {
+    at: usize,
+    member: &'a MemberName,
 }
 
 impl Catalog {
@@ -106,11 +124,11 @@ fn is_of(merged: &MergedGroup, holders: &[Holder<'_, Arc<Group>>]) -> bool {
 }
 
 fn merge_group(name: &str, sources: &[Holder<'_, Arc<Group>>]) -> MergedGroup {
-    let holders: Vec<Holder<'_, Group>> =
-        sources.iter().map(|source| Holder { member: source.member, has: &**source.has }).collect();
-    let lists = holders.iter().map(|holder| version_names(holder.has));
+    let alike = alike(sources);
+    let classes: Vec<Class<'_, Group>> = alike.iter().map(|(has, members)| Class { members, has: *has }).collect();
+    let lists = classes.iter().map(|class| version_names(class.has));
     let mut names = in_order(lists, by_version_priority);
-    if let Some(preferred) = preferred_version(&holders) {
+    if let Some(preferred) = preferred_version(&classes) {
         // Clients take the first version that is not stale for the preferred one.
         names.retain(|version| *version != preferred);
         names.insert(0, preferred);
@@ -118,44 +136,94 @@ fn merge_group(name: &str, sources: &[Holder<'_, Arc<Group>>]) -> MergedGroup {
     let group: Arc<str> = name.into();
     let versions = names
         .into_iter()
-        .map(|version| merge_version(&group, version, &narrow(&holders, |group| group.version(version))))
+        .map(|version| merge_version(&group, version, &narrow(&classes, |group| group.version(version))))
         .collect();
     let sources = sources.iter().map(|source| (source.member.clone(), Arc::clone(source.has))).collect();
     MergedGroup { name: group, versions, sources }
+}
+
+/// The members that have the very same group, by the first of them: see [`shared`].
+fn alike<'a>(sources: &[Holder<'a, Arc<Group>>]) -> Vec<(&'a Group, Vec<Place<'a>>)> {
+    let mut alike: Vec<(&Group, Vec<Place<'_>>)> = Vec::new();
+    let mut known: HashMap<*const Group, usize> = HashMap::new();
+    for (at, Holder { member, has }) in sources.iter().enumerate() {
+        let class = *known.entry(Arc::as_ptr(has)).or_insert(alike.len());
+        let place = Place { at, member };
+        match alike.get_mut(class) {
+            Some((_, members)) => members.push(place),
+            None => alike.push((has, vec![place])),
+        }
+    }
+    alike
+}
+
+/// A member's catalog, in which each group that another member has alike is that one's: hundreds of members of one kind are held,
+/// compared and merged as one.
+pub(super) fn shared<'a>(
+    mut catalog: MemberCatalog,
+    others: impl Iterator<Item = &'a MemberCatalog> + Clone,
+) -> MemberCatalog {
+    for group in &mut catalog.groups {
+        let mut compared: SmallVec<[*const Group; COMPARED_MAX]> = SmallVec::new();
+        for other in others.clone().filter_map(|other| other.shared_group(&group.name)) {
+            if Arc::ptr_eq(other, group) {
+                break;
+            }
+            if compared.len() == COMPARED_MAX {
+                break;
+            }
+            if compared.contains(&Arc::as_ptr(other)) {
+                continue;
+            }
+            if other == group {
+                *group = Arc::clone(other);
+                break;
+            }
+            compared.push(Arc::as_ptr(other));
+        }
+    }
+    catalog
 }
 
 /// The version to use when none is asked for, so that the answer has every member in it.
 ///
 /// Members that agree are followed, since an operator may have set priorities; otherwise, the highest that all
 /// serve; where there is none, the highest of those that most serve.
-fn preferred_version<'a>(holders: &[Holder<'a, Group>]) -> Option<&'a str> {
-    let served_by = |version: &str| holders.iter().filter(|holder| holder.has.version(version).is_some()).count();
-    let mut firsts = holders
-        .iter()
-        .map(|holder| version_names(holder.has).into_iter().find(|version| served_by(version) == holders.len()));
+fn preferred_version<'a>(classes: &[Class<'a, Group>]) -> Option<&'a str> {
+    let all: usize = classes.iter().map(|class| class.members.len()).sum();
+    let served_by = |version: &str| -> usize {
+        let serving = classes.iter().filter(|class| class.has.version(version).is_some());
+        serving.map(|class| class.members.len()).sum()
+    };
+    let mut firsts =
+        classes.iter().map(|class| version_names(class.has).into_iter().find(|version| served_by(version) == all));
     if let Some(Some(first)) = firsts.next()
         && firsts.all(|other| other == Some(first))
     {
         return Some(first);
     }
-    holders
+    classes
         .iter()
-        .flat_map(|holder| version_names(holder.has))
+        .flat_map(|class| version_names(class.has))
         .min_by(|a, b| served_by(b).cmp(&served_by(a)).then_with(|| by_version_priority(a, b)))
 }
 
-fn merge_version(group: &Arc<str>, version: &str, holders: &[Holder<'_, Version>]) -> MergedVersion {
+fn merge_version(group: &Arc<str>, version: &str, classes: &[Class<'_, Version>]) -> MergedVersion {
     let version: Arc<str> = version.into();
     // `Stale` is what a member says of a version whose server it cannot reach. A member that is down itself keeps its
     // kinds as they were: clients leave a stale version out altogether, and what is left out cannot be shown, not even
     // as the last known state.
-    let current = |holder: &Holder<'_, Version>| holder.has.freshness == Freshness::Current;
-    let lists = holders.iter().map(|holder| holder.has.resources.iter().map(|one| &*one.resource).collect());
+    let current = |class: &Class<'_, Version>| class.has.freshness == Freshness::Current;
+    let lists = classes.iter().map(|class| class.has.resources.iter().map(|one| &*one.resource).collect());
+    let by_name: Vec<HashMap<&str, &Resource>> = classes.iter().map(|class| by_name(class.has)).collect();
     let resources: Vec<MergedResource> = in_order(lists, str::cmp)
         .into_iter()
         .filter_map(|name| {
             let gvr = Gvr { group: group.clone(), version: version.clone(), resource: name.into() };
-            merge_resource(gvr, &narrow(holders, |version| version.resource(name)))
+            let holding = classes.iter().zip(&by_name);
+            let holding =
+                holding.filter_map(|(class, all)| Some(Class { members: class.members, has: *all.get(name)? }));
+            merge_resource(gvr, &holding.collect::<Vec<_>>())
         })
         .collect();
     let mut by_kind = HashMap::new();
@@ -166,7 +234,7 @@ fn merge_version(group: &Arc<str>, version: &str, holders: &[Holder<'_, Version>
         }
     }
     MergedVersion {
-        freshness: if holders.iter().any(current) { Freshness::Current } else { Freshness::Stale },
+        freshness: if classes.iter().any(current) { Freshness::Current } else { Freshness::Stale },
         by_resource: index(resources.iter().map(|resource| &resource.gvr.resource)),
         by_kind,
         version,
@@ -174,14 +242,19 @@ fn merge_version(group: &Arc<str>, version: &str, holders: &[Holder<'_, Version>
     }
 }
 
-fn merge_resource(gvr: Gvr, holders: &[Holder<'_, Resource>]) -> Option<MergedResource> {
-    let first = holders.first()?.has;
+/// The first of each name, as it is looked up elsewhere.
+fn by_name(version: &Version) -> HashMap<&str, &Resource> {
+    version.resources.iter().rev().map(|one| (&*one.resource, one)).collect()
+}
+
+fn merge_resource(gvr: Gvr, classes: &[Class<'_, Resource>]) -> Option<MergedResource> {
+    let first = classes.first()?.has;
     let gvk_of = |resource: &Resource| full_kind(&gvr, resource.kind.as_ref());
     let gvk = gvk_of(first);
     // The first member in configuration order decides; those that disagree are absent for this resource.
     let (agreeing, conflicting): (Vec<_>, Vec<_>) =
-        holders.iter().partition(|holder| holder.has.scope == first.scope && gvk_of(holder.has) == gvk);
-    let all: Vec<&Resource> = agreeing.iter().map(|holder| holder.has).collect();
+        classes.iter().partition(|class| class.has.scope == first.scope && gvk_of(class.has) == gvk);
+    let all: Vec<&Resource> = agreeing.iter().map(|class| class.has).collect();
     let verbs = intersection(all.iter().map(|one| &one.verbs));
     let has = |verb: &str| verbs.iter().any(|one| &**one == verb);
     Some(MergedResource {
@@ -195,10 +268,19 @@ fn merge_resource(gvr: Gvr, holders: &[Holder<'_, Resource>]) -> Option<MergedRe
         short_names: union(all.iter().map(|one| &one.short_names)),
         categories: union(all.iter().map(|one| &one.categories)),
         subresources: merge_subresources(&all),
-        members: agreeing.iter().map(|holder| holder.member.clone()).collect(),
-        conflicting: conflicting.iter().map(|holder| holder.member.clone()).collect(),
+        members: members_of(&agreeing),
+        conflicting: members_of(&conflicting),
         verbs,
     })
+}
+
+/// In configuration order.
+fn members_of<T>(classes: &[&Class<'_, T>]) -> Vec<MemberName> {
+    let mut places: Vec<Place<'_>> = classes.iter().flat_map(|class| class.members).copied().collect();
+    if classes.len() > 1 {
+        places.sort_unstable();
+    }
+    places.into_iter().map(|place| place.member.clone()).collect()
 }
 
 fn merge_subresources(resources: &[&Resource]) -> Vec<Subresource> {
@@ -221,9 +303,9 @@ fn version_names(group: &Group) -> Vec<&str> {
 }
 
 /// The same members, looking at a part of what they have; those without it drop out.
-fn narrow<'a, T, U>(holders: &[Holder<'a, T>], part: impl Fn(&'a T) -> Option<&'a U>) -> Vec<Holder<'a, U>> {
-    let narrower = |holder: &Holder<'a, T>| Some(Holder { member: holder.member, has: part(holder.has)? });
-    holders.iter().filter_map(narrower).collect()
+fn narrow<'a, T, U>(classes: &[Class<'a, T>], part: impl Fn(&'a T) -> Option<&'a U>) -> Vec<Class<'a, U>> {
+    let narrower = |class: &Class<'a, T>| Some(Class { members: class.members, has: part(class.has)? });
+    classes.iter().filter_map(narrower).collect()
 }
 
 fn in_order<'a>(lists: impl Iterator<Item = Vec<&'a str>>, tie: fn(&str, &str) -> std::cmp::Ordering) -> Vec<&'a str> {

@@ -123,7 +123,12 @@ impl ResponseKind {
 impl MemberCatalog {
     /// The group of this name; empty is core.
     pub fn group(&self, name: &str) -> Option<&Group> {
-        self.groups.iter().find(|group| &*group.name == name).map(|group| &**group)
+        self.shared_group(name).map(|group| &**group)
+    }
+
+    /// The same, to be kept.
+    pub(super) fn shared_group(&self, name: &str) -> Option<&Arc<Group>> {
+        self.groups.iter().find(|group| &*group.name == name)
     }
 
     /// The resource, if the member serves it in this very version.

@@ -5,6 +5,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    merge::shared,
     testdata::{EAST, FakeMember, WEST, catalog, documents, group, name},
     *,
 };
@@ -380,6 +381,35 @@ proptest! {
             fleet = fleet.merge_next(&inputs, &[], &[]);
             prop_assert_eq!(said(&fleet), said(&Catalog::merge(&inputs)));
         }
+    }
+
+    /// What members have alike is merged once, and comes to the same.
+    #[test]
+    fn catalogs_that_share_what_is_alike_are_merged_as_if_they_shared_nothing(
+        few in proptest::collection::vec(any_catalog(), 1..4),
+        of_members in proptest::collection::vec(0..4_usize, 1..9),
+    ) {
+        let apart = |catalog: &MemberCatalog| MemberCatalog {
+            groups: catalog.groups.iter().map(|group| Arc::new((**group).clone())).collect(),
+            server: None,
+        };
+        let catalogs: Vec<MemberCatalog> = of_members.iter().map(|at| apart(&few[at % few.len()])).collect();
+        let mut sharing: Vec<MemberCatalog> = Vec::new();
+        for catalog in &catalogs {
+            let one = shared(catalog.clone(), sharing.iter());
+            prop_assert_eq!(&one, catalog);
+            for group in &one.groups {
+                let alike = sharing.iter().filter_map(|other| other.shared_group(&group.name)).filter(|other| *other == group);
+                prop_assert!(alike.into_iter().all(|other| Arc::ptr_eq(group, other)), "one of what is alike");
+            }
+            sharing.push(one);
+        }
+        let merged = |catalogs: Vec<MemberCatalog>| {
+            let members = catalogs.into_iter().enumerate();
+            let inputs: Vec<_> = members.map(|(at, one)| (name(&format!("m{at}")), Some(Arc::new(one)))).collect();
+            said(&Catalog::merge(&inputs))
+        };
+        prop_assert_eq!(merged(sharing), merged(catalogs));
     }
 
     #[test]
