@@ -34,6 +34,8 @@ use kubefold_wire::{
     warning::Warnings,
 };
 
+/// Who leads is decided by them.
+const LEASES: (&str, &str) = ("coordination.k8s.io", "leases");
 /// Largest object that is read.
 const OBJECT_BYTES_MAX: usize = 64 << 20;
 
@@ -117,7 +119,7 @@ async fn pinned(
         Live::Taken => {}
         Live::NotFound => return Err(not_found(ready.store(), of.target, asked.audience()).into()),
         Live::Refused(response) => return Ok(*response),
-        Live::Failed(warning) => warn(asked, &mut warnings, &warning)?,
+        Live::Failed(why) => last_known(of.target, asked, &mut warnings, why)?,
     }
     match shown(stores, ready, of.target, Some(name), asked.audience())? {
         Some(answer) => {
@@ -168,7 +170,7 @@ async fn plain(
             // One part of several is gone: its member's watch will say so.
             Live::NotFound => {}
             Live::Refused(response) => return Ok(*response),
-            Live::Failed(warning) => warn(asked, &mut warnings, &warning)?,
+            Live::Failed(why) => last_known(of.target, asked, &mut warnings, why)?,
         }
     }
     match shown(stores, ready, of.target, None, audience)? {
@@ -206,12 +208,16 @@ fn notice(
     }
 }
 
-/// The last known state is shown with a warning, or in the strict view not at all.
-fn warn(asked: RequestContext<'_>, warnings: &mut Warnings, warning: &str) -> Result<(), Status> {
+/// The last known state is shown with a warning. In the strict view it is not, and that of a Lease never: who leads is decided
+/// by it.
+fn last_known(target: &Target, asked: RequestContext<'_>, warnings: &mut Warnings, why: String) -> Result<(), Status> {
     if asked.mode == Mode::Strict {
-        return Err(StoresError::NotCurrent(vec![warning.to_owned()]).into());
+        return Err(StoresError::NotCurrent(vec![why]).into());
     }
-    warnings.add(warning);
+    if (&*target.gvr.group, &*target.gvr.resource) == LEASES {
+        return Err(ReadError::LeaseUnknown { name: target.name.clone(), why }.into());
+    }
+    warnings.add(&format!("{why}; its last known state is shown"));
     Ok(())
 }
 
@@ -223,12 +229,12 @@ enum Live {
     NotFound,
     /// Another answer, for the caller as it is.
     Refused(Box<Response<Body>>),
-    /// No answer: the last known state is what there is.
+    /// No answer, and why: the last known state is what there is.
     Failed(String),
 }
 
 fn leaving(name: &MemberName) -> Live {
-    Live::Failed(format!("member {name} is being removed; its last known state is shown"))
+    Live::Failed(format!("member {name} is being removed"))
 }
 
 /// A get of one object, for as many members as hold it. It may outlive the request.
@@ -294,9 +300,7 @@ impl Question {
                     Ok(_) => Live::Taken,
                     Err(error) => {
                         member.meter().failed(Cause::BadObject);
-                        Live::Failed(format!(
-                            "member {name} answered with something that is not an object ({error}); its last known state is shown"
-                        ))
+                        Live::Failed(format!("member {name} answered with something that is not an object ({error})"))
                     }
                 }
             }
@@ -304,7 +308,7 @@ impl Question {
             // Neither is about the caller: a 401 is kubefold's own credential, with a 5xx the member says that it cannot say,
             // and a redirect is some proxy's.
             Ok((code, _, body)) if code == StatusCode::UNAUTHORIZED || !code.is_client_error() => {
-                Live::Failed(format!("member {name} answered {code}{}; its last known state is shown", told(&body)))
+                Live::Failed(format!("member {name} answered {code}{}", told(&body)))
             }
             Ok((code, headers, body)) => {
                 let mut response = Response::new(full(body));
@@ -320,7 +324,7 @@ impl Question {
             Err(error) if matches!(error.failure, Failure::Request(_) | Failure::Saturated { .. }) => {
                 Live::Refused(Box::new(Status::from(error).into_response()))
             }
-            Err(error) => Live::Failed(format!("member {}: {}; its last known state is shown", name, error.cause())),
+            Err(error) => Live::Failed(format!("member {}: {}", name, error.cause())),
         }
     }
 
@@ -346,7 +350,7 @@ impl Question {
 }
 
 fn late(name: &MemberName) -> Live {
-    Live::Failed(format!("member {name} has not answered in time; its last known state is shown"))
+    Live::Failed(format!("member {name} has not answered in time"))
 }
 
 /// What a `Status` says, with a colon before it.

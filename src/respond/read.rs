@@ -29,6 +29,16 @@ pub enum ReadError {
         /// The visible names of the objects.
         member_locals: Vec<String>,
     },
+    /// A Lease whose member does not answer.
+    #[error(
+        "{why}, and a Lease is not answered from its last known state, since clients decide by it who leads. A list shows it"
+    )]
+    LeaseUnknown {
+        /// Its name.
+        name: String,
+        /// The member, and the cause.
+        why: String,
+    },
     /// A list at a revision of which the objects are not kept any more.
     #[error("The resourceVersion for the provided list is too old.")]
     ListTooOld,
@@ -136,9 +146,11 @@ impl ApiError for ReadError {
             | Self::NoPages
             | Self::TooMany { .. } => Blame::Downstream,
             // Several members: none of them alone.
-            Self::NotCurrent { .. } | Self::CollectionUnknown { .. } | Self::Unanswered { .. } | Self::BrokenOff(_) => {
-                Blame::Kubefold
-            }
+            Self::NotCurrent { .. }
+            | Self::CollectionUnknown { .. }
+            | Self::Unanswered { .. }
+            | Self::LeaseUnknown { .. }
+            | Self::BrokenOff(_) => Blame::Kubefold,
         }
     }
 
@@ -155,7 +167,8 @@ impl ApiError for ReadError {
             Self::TooLarge { .. }
             | Self::NotCurrent { .. }
             | Self::CollectionUnknown { .. }
-            | Self::Unanswered { .. } => Retry::Always,
+            | Self::Unanswered { .. }
+            | Self::LeaseUnknown { .. } => Retry::Always,
             // The write is done.
             Self::BrokenOff(_) => Retry::IfRead,
         }
@@ -182,6 +195,9 @@ impl From<ReadError> for Status {
             ReadError::OtherName | ReadError::NoPages => Self::bad_request(message),
             ReadError::NotCurrent { .. } | ReadError::Unanswered { .. } | ReadError::TooMany { .. } => {
                 Self::unavailable(message)
+            }
+            ReadError::LeaseUnknown { name, .. } => {
+                Self::unavailable(message).about("coordination.k8s.io", "leases", &name)
             }
             ReadError::CollectionUnknown { gvr, .. } => Self::unavailable(message).about(&gvr.group, &gvr.resource, ""),
             ReadError::BrokenOff(_) => Self::internal(message),

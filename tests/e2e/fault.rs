@@ -21,6 +21,8 @@ const SOON: Duration = Duration::from_secs(20);
 /// For a member that hangs to be noticed: two probes of five seconds each, and room.
 const NOTICED: Duration = Duration::from_secs(40);
 
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+
 async fn ask(api: &Api, path: String) -> Answer {
     api.request(Method::GET, &path, "").await
 }
@@ -30,6 +32,18 @@ fn unavailable(answer: &Answer, member: &str, cause: &str) -> Result<(), String>
     let names = |text: &str| answer.json()["message"].as_str().is_some_and(|message| message.contains(text));
     let is_it = answer.status == StatusCode::SERVICE_UNAVAILABLE && names(member) && names(cause);
     is_it.then_some(()).ok_or_else(|| answer.to_string())
+}
+
+/// A get of a Lease whose member is down is refused, unless the client takes what there is.
+async fn leaders_are_not_elected_by_what_was(api: &Api) {
+    let answer = ask(api, format!("{LEASES}/leader@west")).await;
+    unavailable(&answer, "west", "a Lease is not answered from its last known state").unwrap();
+    assert_eq!(answer.json()["details"]["name"], "leader@west");
+    for path in [LEASES.to_owned(), format!("{LEASES}/leader@west?resourceVersion=0")] {
+        let answer = ask(api, path).await;
+        assert!(answer.warnings().iter().any(|warning| warning.contains("last known state")), "{answer}");
+        assert!(answer.ok().to_string().contains("\"me\""));
+    }
 }
 
 /// Waits for a warning with all of these in it, and gives it.
@@ -153,6 +167,7 @@ async fn hang(api: &Api, east: &Member, west: &Member) {
         let one = ask(api, format!("{IN_DEFAULT}/one@west")).await;
         assert!(!one.warnings().is_empty(), "{one}");
         assert_eq!(one.ok()["data"]["is"], "west");
+        leaders_are_not_elected_by_what_was(&api).await;
         since.elapsed()
     };
     let others = async {
@@ -191,6 +206,14 @@ async fn an_outage_is_a_warning_and_never_a_deletion() {
     informer.synced(SOON).await;
     figure(&format!("informer synced over a quiet fleet after {:?}, its start included", since.elapsed()));
     let mut watch = watch_now(&api).await;
+
+    let lease = json!({"metadata": {"name": "leader", "namespace": "default"}, "spec": {"holderIdentity": "me"}});
+    west.api().await.create(LEASES, &lease).await;
+    eventually(SOON, async || {
+        let answer = ask(&api, format!("{LEASES}/leader@west")).await;
+        if answer.status == StatusCode::OK { Ok(()) } else { Err(answer) }
+    })
+    .await;
 
     // Dead.
     west.kill();
