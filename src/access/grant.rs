@@ -1,10 +1,14 @@
 //! What a request may use: the members that allow it, and what its client is told of the others.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use crate::{
     access::{
         Access, Impersonator,
+        in_use::{AnswerId, Seen},
         question::Question,
         record::{Decided, Record, Word},
     },
@@ -57,13 +61,10 @@ pub struct Renewal {
 /// A member, and what it says of the same with selectors.
 type Selected = (MemberName, Arc<Record>);
 
-/// See [`Renewal::id`].
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct RenewalId {
-    record: usize,
-    through: Option<usize>,
-    only: Option<MemberName>,
-    selected: Vec<usize>,
+/// A question that is asked again while its answer is used, once for all who use it, and how much has been seen of the answer.
+pub struct Following {
+    renewal: Renewal,
+    seen: Seen,
 }
 
 /// What has become of a grant.
@@ -196,20 +197,18 @@ impl Renewal {
         self
     }
 
-    /// By which two are of the same answer, while both are held.
-    pub(super) fn id(&self) -> RenewalId {
-        let Self { record, through, only, selected, .. } = self;
+    /// Has the question asked again for as long as what is returned is held, and once for all who follow it.
+    pub fn follow(&self) -> Following {
+        let Self { access, record, through, only, selected } = self;
         let selected = selected.iter().flat_map(|selected| selected.iter());
-        RenewalId {
+        let id = AnswerId {
             record: Arc::as_ptr(record).addr(),
             through: through.as_ref().map(|through| Arc::as_ptr(through).addr()),
             only: only.clone(),
             selected: selected.map(|(_, record)| Arc::as_ptr(record).addr()).collect(),
-        }
-    }
-
-    pub(super) fn access(&self) -> &Arc<Access> {
-        &self.access
+        };
+        let renewal = self.clone();
+        Following { renewal: self.clone(), seen: access.in_use(|in_use| in_use.follow(id, move || renewal.decided())) }
     }
 
     /// What has become of what `audience` was allowed.
@@ -218,7 +217,7 @@ impl Renewal {
     }
 
     /// What members say by now, without waiting; what is due is asked.
-    pub(super) fn decided(&self) -> Arc<Decided> {
+    fn decided(&self) -> Arc<Decided> {
         let Self { access, record, through, only, selected } = self;
         let only = only.as_ref();
         let mut now = access.peek(record, only);
@@ -235,7 +234,7 @@ impl Renewal {
     }
 
     /// What has become of what `audience` was allowed, where members say this.
-    pub(super) fn judge(&self, now: &Decided, audience: &Audience) -> Renewed {
+    fn judge(&self, now: &Decided, audience: &Audience) -> Renewed {
         let Question { caller, action } = &**self.record.question();
         let of = |words: &[Word]| -> Vec<Word> {
             words.iter().filter(|word| audience.sees_member(&word.member)).cloned().collect()
@@ -256,6 +255,23 @@ impl Renewal {
             return Renewed::Same;
         }
         Renewed::More(audience.or(&now.audience))
+    }
+}
+
+impl Following {
+    /// Says whether something has changed since the last look. The first one is due.
+    pub fn has_news(&self) -> bool {
+        self.seen.has_news()
+    }
+
+    /// Waits until it has news.
+    pub fn poll_news(&self, cx: &Context<'_>) -> Poll<()> {
+        self.seen.poll_news(cx)
+    }
+
+    /// What has become of what `audience` was allowed.
+    pub fn look(&mut self, audience: &Audience) -> Renewed {
+        self.renewal.judge(&self.seen.take(), audience)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Once, Weak,
+        Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll},
@@ -14,14 +14,7 @@ use futures::task::AtomicWaker;
 use parking_lot::Mutex;
 use tokio::time::interval;
 
-use crate::{
-    access::{
-        Access,
-        grant::{Renewal, RenewalId, Renewed},
-        record::Decided,
-    },
-    store::Audience,
-};
+use crate::{access::record::Decided, config::MemberName};
 
 /// How often it is looked whether a right was withdrawn.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -29,14 +22,22 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOKS_MAX: usize = 64;
 
 /// The answers that are in use.
-pub(super) struct InUse {
-    answers: Mutex<HashMap<RenewalId, Weak<Answer>>>,
-    looks: Once,
+#[derive(Default)]
+pub(super) struct InUse(Mutex<HashMap<AnswerId, Weak<Answer>>>);
+
+/// By which two questions have the same answer, while both are held: where they are in memory, and whom they ask.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct AnswerId {
+    pub(super) record: usize,
+    pub(super) through: Option<usize>,
+    pub(super) only: Option<MemberName>,
+    pub(super) selected: Vec<usize>,
 }
 
 /// What members say by now to a question.
 struct Answer {
-    renewal: Renewal,
+    /// Holds the question.
+    ask: Box<dyn Fn() -> Arc<Decided> + Send + Sync>,
     /// Rises with each change of what is said.
     version: AtomicU64,
     said: Mutex<Arc<Decided>>,
@@ -44,15 +45,73 @@ struct Answer {
     wakers: Mutex<Vec<Weak<AtomicWaker>>>,
 }
 
+/// An answer that is looked at again for as long as this is held, and how much of it was seen.
+pub(super) struct Seen {
+    answer: Arc<Answer>,
+    /// The version that was taken; 0 before the first one.
+    version: u64,
+    waker: Arc<AtomicWaker>,
+}
+
+impl InUse {
+    /// Follows the answer to a question. `ask` says what members say by now; what is due is asked.
+    pub(super) fn follow(&self, id: AnswerId, ask: impl Fn() -> Arc<Decided> + Send + Sync + 'static) -> Seen {
+        let known = self.0.lock().get(&id).and_then(Weak::upgrade);
+        // Members are asked by that: not under the lock.
+        let answer = known.unwrap_or_else(|| self.known_or(id, Arc::new(Answer::new(Box::new(ask)))));
+        let waker = Arc::default();
+        answer.wakers.lock().push(Arc::downgrade(&waker));
+        Seen { answer, version: 0, waker }
+    }
+
+    /// Of two that are made at the same time one is for both.
+    fn known_or(&self, id: AnswerId, made: Arc<Answer>) -> Arc<Answer> {
+        let mut answers = self.0.lock();
+        if let Some(known) = answers.get(&id).and_then(Weak::upgrade) {
+            return known;
+        }
+        answers.insert(id, Arc::downgrade(&made));
+        made
+    }
+
+    /// Looks at all of them, again and again. Cancel: safe.
+    pub(super) async fn look(&self) {
+        let mut due = interval(LOOK_EVERY);
+        loop {
+            due.tick().await;
+            for some in self.all().chunks(LOOKS_MAX) {
+                some.iter().for_each(|answer| answer.look());
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    fn all(&self) -> Vec<Arc<Answer>> {
+        let mut all = Vec::new();
+        self.0.lock().retain(|_, answer| {
+            let answer = answer.upgrade();
+            all.extend(answer.iter().cloned());
+            answer.is_some()
+        });
+        all
+    }
+
+    /// How many are in use, and have been since the last look.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().len()
+    }
+}
+
 impl Answer {
-    fn new(renewal: &Renewal) -> Self {
-        let said = Mutex::new(renewal.decided());
-        Self { renewal: renewal.clone(), version: AtomicU64::new(1), said, wakers: Mutex::default() }
+    fn new(ask: Box<dyn Fn() -> Arc<Decided> + Send + Sync>) -> Self {
+        let said = Mutex::new(ask());
+        Self { ask, version: AtomicU64::new(1), said, wakers: Mutex::default() }
     }
 
     /// Tells those who follow it what has changed.
     fn look(&self) {
-        let now = self.renewal.decided();
+        let now = (self.ask)();
         let mut wakers = self.wakers.lock();
         wakers.retain(|waker| waker.strong_count() > 0);
         let mut said = self.said.lock();
@@ -66,94 +125,22 @@ impl Answer {
     }
 }
 
-/// A question that is asked again while its answer is used, and how much has been seen of what is said to it.
-pub struct Following {
-    answer: Arc<Answer>,
-    /// The version that was looked at; 0 before the first look.
-    seen: u64,
-    waker: Arc<AtomicWaker>,
-}
-
-impl Following {
-    /// Says whether something has changed since the last look. The first one is due.
-    pub fn has_news(&self) -> bool {
-        self.answer.version.load(Ordering::Acquire) != self.seen
+impl Seen {
+    /// Says whether something has changed since it was taken. At first it has.
+    pub(super) fn has_news(&self) -> bool {
+        self.answer.version.load(Ordering::Acquire) != self.version
     }
 
     /// Waits until it has news.
-    pub fn poll_news(&self, cx: &Context<'_>) -> Poll<()> {
+    pub(super) fn poll_news(&self, cx: &Context<'_>) -> Poll<()> {
         self.waker.register(cx.waker());
         if self.has_news() { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// What has become of what `audience` was allowed.
-    pub fn look(&mut self, audience: &Audience) -> Renewed {
-        // Before what is said: a change in between is seen by the next look.
-        self.seen = self.answer.version.load(Ordering::Acquire);
-        let said = Arc::clone(&self.answer.said.lock());
-        self.answer.renewal.judge(&said, audience)
-    }
-}
-
-impl Renewal {
-    /// Has the question asked again for as long as what is returned is held, and once for all who follow it.
-    pub fn follow(&self) -> Following {
-        let access = self.access();
-        let answer = access.in_use.answer(self);
-        access.in_use.looks.call_once(|| {
-            let rounds = rounds(Arc::clone(access));
-            access.tasks.spawn(access.cancel.clone().run_until_cancelled_owned(rounds));
-        });
-        let waker = Arc::default();
-        answer.wakers.lock().push(Arc::downgrade(&waker));
-        Following { answer, seen: 0, waker }
-    }
-}
-
-impl InUse {
-    pub(super) fn new() -> Self {
-        Self { answers: Mutex::default(), looks: Once::new() }
-    }
-
-    fn answer(&self, renewal: &Renewal) -> Arc<Answer> {
-        let id = renewal.id();
-        if let Some(known) = self.answers.lock().get(&id).and_then(Weak::upgrade) {
-            return known;
-        }
-        // Members are asked by that: not under the lock.
-        let made = Arc::new(Answer::new(renewal));
-        let mut answers = self.answers.lock();
-        if let Some(known) = answers.get(&id).and_then(Weak::upgrade) {
-            return known;
-        }
-        answers.insert(id, Arc::downgrade(&made));
-        made
-    }
-
-    /// How many answers are in use, and have been since the last look.
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.answers.lock().len()
-    }
-
-    fn all(&self) -> Vec<Arc<Answer>> {
-        let mut all = Vec::new();
-        self.answers.lock().retain(|_, answer| {
-            let answer = answer.upgrade();
-            all.extend(answer.iter().cloned());
-            answer.is_some()
-        });
-        all
-    }
-}
-
-async fn rounds(access: Arc<Access>) {
-    let mut due = interval(LOOK_EVERY);
-    loop {
-        due.tick().await;
-        for some in access.in_use.all().chunks(LOOKS_MAX) {
-            some.iter().for_each(|answer| answer.look());
-            tokio::task::yield_now().await;
-        }
+    /// What members say.
+    pub(super) fn take(&mut self) -> Arc<Decided> {
+        // Before what is said: a change in between is news.
+        self.version = self.answer.version.load(Ordering::Acquire);
+        Arc::clone(&self.answer.said.lock())
     }
 }

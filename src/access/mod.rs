@@ -56,8 +56,7 @@ use self::{
 pub use terms::{ALLOWED_FOR, DENIED_FOR, FOLLOWED_FOR, GRACE};
 
 pub use {
-    grant::{Grant, Grants, Renewal, Renewed},
-    in_use::Following,
+    grant::{Following, Grant, Grants, Renewal, Renewed},
     kept::Kept,
     own::{MASTERS, Own, allows as allows_own},
 };
@@ -77,7 +76,8 @@ pub struct Access {
     kept: OnceLock<Kept>,
     changes: Arc<Changes>,
     follows: Once,
-    in_use: InUse,
+    in_use: Arc<InUse>,
+    looks: Once,
     own: own::Policy,
     host: OnceLock<Arc<Host>>,
     tasks: TaskTracker,
@@ -95,7 +95,8 @@ impl Access {
             kept: OnceLock::new(),
             changes: Arc::default(),
             follows: Once::new(),
-            in_use: InUse::new(),
+            in_use: Arc::default(),
+            looks: Once::new(),
             own: own::Policy::default(),
             host: OnceLock::new(),
             tasks,
@@ -210,6 +211,16 @@ impl Access {
             let following = async move { rbac::follow(&stores, &changes).await };
             self.tasks.spawn(self.cancel.clone().run_until_cancelled_owned(following));
         });
+    }
+
+    /// The answers that are in use, which are looked at from the first one on.
+    fn in_use<T>(&self, then: impl FnOnce(&InUse) -> T) -> T {
+        self.looks.call_once(|| {
+            let in_use = Arc::clone(&self.in_use);
+            let looking = async move { in_use.look().await };
+            self.tasks.spawn(self.cancel.clone().run_until_cancelled_owned(looking));
+        });
+        then(&self.in_use)
     }
 
     async fn decided(self: &Arc<Self>, record: &Arc<Record>, only: Option<&MemberName>) -> Arc<Decided> {

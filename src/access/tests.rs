@@ -298,7 +298,7 @@ async fn those_who_use_the_same_answer_are_told_of_changes_by_one_look() {
     assert!(!all.iter().any(Following::has_news), "nobody has said anything else");
     let mut waits = renewal().follow();
     assert!(matches!(waits.look(&sees_east), Renewed::Same));
-    let told = tokio::spawn(async move { poll_fn(|cx| waits.poll_news(cx)).await });
+    let told = access.tasks.spawn(async move { poll_fn(|cx| waits.poll_news(cx)).await });
     answered(&west, Judgement::Allowed);
     pass(Duration::from_secs(2)).await;
     assert!(told.is_finished(), "whoever waits is woken");

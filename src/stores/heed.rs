@@ -150,7 +150,7 @@ mod tests {
         let heeding = {
             let (stores, until) = (Arc::clone(&stores), stores.cancel.clone());
             let east = stores.registry.get("east").unwrap();
-            tokio::spawn(async move { stores.heed(&east, &until).await })
+            stores.clone().tasks.spawn(async move { stores.heed(&east, &until).await })
         };
         begun.changed().await.unwrap();
         let foxes = Gvr::new("foxes.io", "v1", "foxes");
