@@ -175,6 +175,11 @@ impl Catalog {
 }
 
 impl MergedGroup {
+    /// The members that have it, and what each serves of it.
+    pub fn sources(&self) -> impl Iterator<Item = (&MemberName, &Arc<Group>)> {
+        self.sources.iter().map(|(member, group)| (member, group))
+    }
+
     /// The version of this name.
     pub fn version(&self, name: &str) -> Option<&MergedVersion> {
         self.versions.iter().find(|version| &*version.version == name)

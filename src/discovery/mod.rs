@@ -66,8 +66,9 @@ impl Discovery {
     /// Cancel: safe.
     pub async fn storage_hashes(&self, stores: &Stores, path: &str, catalog: &Arc<Catalog>) -> StorageHashes {
         let Some(Target::GroupVersion(group, version)) = Target::of(path) else { return StorageHashes::new() };
-        let Some(version) = catalog.version(group, version) else { return StorageHashes::new() };
-        self.told.agreed(stores, catalog, version, path.trim_end_matches('/')).await
+        let group = catalog.group(group).and_then(|group| Some((group, group.version(version)?)));
+        let Some((group, version)) = group else { return StorageHashes::new() };
+        self.told.agreed(stores, group, version, path.trim_end_matches('/')).await
     }
 
     /// Answers a request for discovery; `None` when the path is not discovery's.

@@ -5,7 +5,7 @@
 //! Source: kubernetes/apiserver `pkg/endpoints/discovery/storageversionhash.go`.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::{
-    catalog::{Catalog, MergedVersion},
+    catalog::{Group, MergedGroup, MergedVersion},
     config::MemberName,
     member::{Member, MemberId},
     stores::{Patience, Stores},
@@ -26,7 +26,9 @@ use kubefold_wire::discovery::ApiResourceList;
 pub type StorageHashes = BTreeMap<String, String>;
 
 /// For so long a member's word is taken: another version is stored once a definition says so, and nothing else in discovery changes.
-const FRESH_FOR: Duration = Duration::from_secs(10);
+const FRESH_FOR_MIN: Duration = Duration::from_secs(10);
+/// The same for each member: many are asked less often each.
+const FRESH_FOR_EACH: Duration = Duration::from_millis(750);
 /// Largest list that is read.
 const LIST_BYTES_MAX: usize = 16 << 20;
 /// Lists of which something is kept.
@@ -48,8 +50,8 @@ struct OfList {
 struct Said {
     at: Instant,
     incarnation: u64,
-    /// As of which it was asked.
-    catalog: Arc<Catalog>,
+    /// What it served when it was asked.
+    group: Arc<Group>,
     hashes: Arc<StorageHashes>,
 }
 
@@ -60,36 +62,41 @@ impl Told {
     pub(super) async fn agreed(
         &self,
         stores: &Stores,
-        catalog: &Arc<Catalog>,
+        group: &MergedGroup,
         version: &MergedVersion,
         path: &str,
     ) -> StorageHashes {
-        let serving: HashSet<&MemberName> = version.resources.iter().flat_map(|resource| &resource.members).collect();
+        let serving: HashMap<&MemberName, &Arc<Group>> =
+            group.sources().filter(|(_, group)| group.version(&version.version).is_some()).collect();
         let members = stores.registry().members();
-        let members: Vec<Arc<Member>> =
-            members.iter().filter(|member| serving.contains(member.name())).cloned().collect();
+        let members: Vec<Asked> = members
+            .iter()
+            .filter_map(|member| Some((Arc::clone(member), Arc::clone(serving.get(member.name())?))))
+            .collect();
         if members.is_empty() {
             return StorageHashes::new();
         }
         let of_list = self.of_list(path);
-        let is_fresh = |member: &Arc<Member>| {
+        let fresh_for =
+            FRESH_FOR_EACH.saturating_mul(u32::try_from(members.len()).unwrap_or(u32::MAX)).max(FRESH_FOR_MIN);
+        let is_fresh = |(member, group): &Asked| {
             let said = of_list.said.lock();
             said.get(&member.id()).is_some_and(|said| {
                 said.incarnation == member.incarnation()
-                    && said.at.elapsed() < FRESH_FOR
-                    && Arc::ptr_eq(&said.catalog, catalog)
+                    && said.at.elapsed() < fresh_for
+                    && Arc::ptr_eq(&said.group, group)
             })
         };
         if !members.iter().all(is_fresh) {
             let _turn = of_list.turn.lock().await;
-            let asked: Vec<Arc<Member>> = members.iter().filter(|member| !is_fresh(member)).cloned().collect();
-            of_list.ask(stores, catalog, &asked, path).await;
+            let asked: Vec<Asked> = members.iter().filter(|asked| !is_fresh(asked)).cloned().collect();
+            of_list.ask(stores, asked, path).await;
         }
         let said = of_list.said.lock();
         let last =
             |member: &Arc<Member>| said.get(&member.id()).filter(|said| said.incarnation == member.incarnation());
         let said: HashMap<&MemberName, &StorageHashes> =
-            members.iter().filter_map(|member| Some((member.name(), &*last(member)?.hashes))).collect();
+            members.iter().filter_map(|(member, _)| Some((member.name(), &*last(member)?.hashes))).collect();
         agreed(version, &said)
     }
 
@@ -103,24 +110,28 @@ impl Told {
 }
 
 impl OfList {
-    async fn ask(&self, stores: &Stores, catalog: &Arc<Catalog>, members: &[Arc<Member>], path: &str) {
+    async fn ask(&self, stores: &Stores, asked: Vec<Asked>, path: &str) {
         let at = Instant::now();
+        let (members, groups): (Vec<Arc<Member>>, Vec<Arc<Group>>) = asked.into_iter().unzip();
         let ask = |member: Arc<Member>| {
             let path = path.to_owned();
             async move { read(&member, &path).await.map(|hashes| (member.incarnation(), hashes)) }
         };
-        let answers = stores.ask_all(members, Patience::Little, Option::is_some, ask).await;
+        let answers = stores.ask_all(&members, Patience::Little, Option::is_some, ask).await;
         let mut said = self.said.lock();
         let mut shared: Option<Arc<StorageHashes>> = None;
-        for (member, answer) in members.iter().zip(answers) {
+        for ((member, group), answer) in members.iter().zip(groups).zip(answers) {
             let Some((incarnation, hashes)) = answer.flatten() else { continue };
             // Most often all members say the same.
             let hashes = shared.take_if(|shared| **shared == hashes).unwrap_or_else(|| Arc::new(hashes));
             shared = Some(Arc::clone(&hashes));
-            said.insert(member.id(), Said { at, incarnation, catalog: Arc::clone(catalog), hashes });
+            said.insert(member.id(), Said { at, incarnation, group, hashes });
         }
     }
 }
+
+/// A member to ask, and what it serves.
+type Asked = (Arc<Member>, Arc<Group>);
 
 /// What a member says; `None`: nothing that can be read.
 async fn read(member: &Member, path: &str) -> Option<StorageHashes> {
@@ -148,6 +159,7 @@ fn agreed(version: &MergedVersion, said: &HashMap<&MemberName, &StorageHashes>) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::Catalog;
     use crate::catalog::testdata::{EAST, catalog, documents, name};
 
     #[test]

@@ -284,9 +284,14 @@ fn proxied(request: &Request<Incoming>, peer: &Arc<Peer>) -> Option<Login> {
 fn certified(peer: &Arc<Peer>) -> Option<Login> {
     let (client, now) = (peer.client(), UnixTime::now());
     let caller = client.identity.caller_at(now)?.clone();
-    let (peer, whose) = (Arc::clone(peer), caller.clone());
-    let counts = move || peer.client().identity.caller_at(UnixTime::now()) == Some(&whose);
     let ends = Instant::now() + client.identity.ends_in(now).unwrap_or(LIFE_MAX);
+    let (peer, whose) = (Arc::clone(peer), caller.clone());
+    let counts = move || {
+        let now = peer.client();
+        // Most often nothing was judged anew.
+        let is_same = Arc::ptr_eq(&now, &client);
+        now.identity.caller_at(UnixTime::now()).is_some_and(|caller| is_same || *caller == whose)
+    };
     Some(Login { caller, credential: Credential::new(ends, Arc::new(counts)), by: "certificate" })
 }
 

@@ -18,9 +18,15 @@ use crate::{
 };
 use kubefold_wire::{body::empty, list::ListMeta, path::ApiPath, resource::Gvr};
 
-/// A member serves what a definition says a moment after it has told of the definition. It is asked after each of these pauses;
-/// most often the first answer has it.
-const PAUSES: [Duration; 3] = [Duration::from_millis(250), Duration::from_secs(1), Duration::from_secs(3)];
+/// A member serves what a definition says a moment after it has told of the definition. It is asked after each of these pauses: an answer
+/// that brings nothing new is one without a body.
+const PAUSES: [Duration; 5] = [
+    Duration::from_millis(100),
+    Duration::from_millis(300),
+    Duration::from_millis(600),
+    Duration::from_secs(1),
+    Duration::from_secs(3),
+];
 /// After a watch that was not to be had, or broke.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
 /// How long a watch lasts at least. They do not all end at once.

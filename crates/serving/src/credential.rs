@@ -30,7 +30,12 @@ impl Credential {
 
     /// Whether it counts now.
     pub fn counts(&self) -> bool {
-        Instant::now() < self.ends && (self.counts)()
+        self.counts_at(Instant::now())
+    }
+
+    /// The same for who knows what time it is.
+    pub(crate) fn counts_at(&self, now: Instant) -> bool {
+        now < self.ends && (self.counts)()
     }
 
     /// Waits until it counts no more.

@@ -61,15 +61,14 @@ struct State {
 }
 
 impl State {
-    fn is_late(&self) -> bool {
-        let now = Instant::now();
+    fn is_late(&self, now: Instant) -> bool {
         let stalled = self.given.is_some_and(|given| now.duration_since(given) >= STALLED_MAX);
-        stalled || self.until.is_some_and(|until| now >= until) || self.is_over()
+        stalled || self.until.is_some_and(|until| now >= until) || self.is_over(now)
     }
 
     /// The credential is no more.
-    fn is_over(&self) -> bool {
-        self.credential.as_ref().is_some_and(|credential| !credential.counts())
+    fn is_over(&self, now: Instant) -> bool {
+        self.credential.as_ref().is_some_and(|credential| !credential.counts_at(now))
     }
 }
 
@@ -105,9 +104,10 @@ impl Deliveries {
         all.retain(|delivery| delivery.strong_count() > 0);
         let looked_at: Vec<_> = all.iter().filter_map(Weak::upgrade).collect();
         drop(all);
+        let now = Instant::now();
         for delivery in looked_at {
             let mut state = delivery.0.lock();
-            let late = if state.is_late() { state.body.take() } else { None };
+            let late = if state.is_late(now) { state.body.take() } else { None };
             let waker = state.waker.take_if(|_| late.is_some());
             drop(state);
             waker.into_iter().for_each(Waker::wake);
@@ -141,7 +141,7 @@ impl http_body::Body for Delivered {
         }
         state.given = None;
         let is_ended = this.wakes.as_mut().is_some_and(|wakes| wakes.as_mut().poll(cx).is_ready());
-        if is_ended || (state.body.is_none() && state.is_over()) {
+        if is_ended || (state.body.is_none() && state.is_over(Instant::now())) {
             state.body = None;
             // A watch ends at any time; a list that is not whole must not look so.
             let is_watch = state.until.is_none();
