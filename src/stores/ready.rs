@@ -124,7 +124,7 @@ impl Stores {
             warnings.extend(unknown.iter().map(|member| left_out(&running, member)));
         }
         if mode == Mode::Strict && !warnings.is_empty() {
-            return Err(StoresError::NotCurrent(warnings));
+            return Err(StoresError::NotCurrent(warnings.into_iter().map(cause).collect()));
         }
         Ok(Ready { warnings, running })
     }
@@ -339,16 +339,24 @@ fn is_lost(member: &Member) -> bool {
     health.is_down() && health.age(Instant::now()).is_some_and(|age| age >= UNKNOWN_WAIT_MAX)
 }
 
+/// What a warning of an old state says of what is shown.
+const LAST_KNOWN: &str = "; its last known state is shown";
+
+/// Why a state is old, for who is not shown it.
+fn cause(warning: String) -> String {
+    warning.split_once(LAST_KNOWN).map(|(cause, _)| cause.to_owned()).unwrap_or(warning)
+}
+
 /// One sentence, if what the store shows of the member may be old.
 pub(super) fn stale(member: &Member, state: &ReflectorState) -> Option<String> {
     let mirrored = state.mirrored();
     let of = mirrored.map(|from| format!(", of {}s ago", from.age().as_secs())).unwrap_or_default();
     if member.health().is_down() {
-        return Some(format!("member {}; its last known state is shown{of}", member.describe()));
+        return Some(format!("member {}{LAST_KNOWN}{of}", member.describe()));
     }
     if let Some(trouble) = state.trouble() {
         return Some(format!(
-            "member {} has not been followed for {}s: {}; its last known state is shown{of}",
+            "member {} has not been followed for {}s: {}{LAST_KNOWN}{of}",
             member.name(),
             trouble.since.elapsed().as_secs(),
             trouble.cause
@@ -356,9 +364,7 @@ pub(super) fn stale(member: &Member, state: &ReflectorState) -> Option<String> {
     }
     if mirrored.is_some() {
         let name = member.name();
-        return Some(format!(
-            "member {name} has not been followed since kubefold started; its last known state is shown{of}"
-        ));
+        return Some(format!("member {name} has not been followed since kubefold started{LAST_KNOWN}{of}"));
     }
     // Its watch is open, but nothing may come through it: its etcd is gone, or it hangs.
     if let Health::Degraded { .. } = member.health() {

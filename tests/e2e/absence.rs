@@ -170,6 +170,8 @@ async fn the_strict_view_goes_on_only_while_every_member_is_current() {
 
     west.kill();
     eventually(NOTICED, async || unavailable(&ask(&api, &strict).await, &["west is down", "refused"])).await;
+    let refused = ask(&api, &strict).await.to_string();
+    assert!(!refused.contains("is shown"), "nothing is: {refused}");
     unavailable(&ask(&api, &format!("{strict}/one@west")).await, &["west"]).unwrap();
     assert_eq!(ask(&api, &format!("{strict}/one@east")).await.ok()["data"]["is"], "east");
     unavailable(&ask(&api, &format!("{strict}?watch=true")).await, &["west is down"]).unwrap();
