@@ -10,6 +10,10 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule("kinds-not-served", &["GET /apis$", "GET /apis/$", "GET /apis?"], &["body.groups"]),
     rule("kinds-not-served", &["GET /api/v1$", "GET /api/v1/$"], &["body.resources"]),
+    Rule {
+        said: "storageVersionHash",
+        ..rule("version-of-definitions", &["GET /apis/apiextensions.k8s.io/v1$"], &["body.resources"])
+    },
     rule(
         "built-of-something-else",
         &["GET /version"],
