@@ -27,8 +27,10 @@ const PAUSES: [Duration; 5] = [
     Duration::from_secs(1),
     Duration::from_secs(3),
 ];
-/// After a watch that was not to be had, or broke.
+/// After a watch that ended or broke.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
+/// After one that was not to be had several times: kubefold's login may have no right to it.
+const AGAIN_AFTER_MAX: Duration = Duration::from_mins(5);
 /// How long a watch lasts at least. They do not all end at once.
 const WATCH_SECONDS: u64 = 300;
 /// A list of one definition's metadata. Managed fields make it large.
@@ -38,19 +40,22 @@ impl Stores {
     /// Asks a member what it serves whenever its definitions change, while it is polled seldom. Cancel: by the token.
     pub(super) async fn heed(&self, member: &Arc<Member>, until: &CancellationToken) {
         let heeding = async {
+            let mut pause = AGAIN_AFTER;
             loop {
                 if self.catalog.polls_seldom() && !member.health().is_down() {
+                    let mut has_begun = false;
                     // What went wrong is told by the polls.
-                    let _ended = self.heed_definitions(member).await;
+                    let _ended = self.heed_definitions(member, &mut has_begun).await;
+                    pause = if has_begun { AGAIN_AFTER } else { (pause * 2).min(AGAIN_AFTER_MAX) };
                 }
-                sleep(AGAIN_AFTER).await;
+                sleep(pause).await;
             }
         };
         Box::pin(until.run_until_cancelled(heeding)).await;
     }
 
     /// Until the watch ends. `None`: there is none to be had.
-    async fn heed_definitions(&self, member: &Arc<Member>) -> Option<()> {
+    async fn heed_definitions(&self, member: &Arc<Member>, has_begun: &mut bool) -> Option<()> {
         #[derive(serde::Deserialize)]
         struct List {
             metadata: ListMeta,
@@ -61,6 +66,7 @@ impl Stores {
         let seconds = WATCH_SECONDS + from.bytes().fold(0, |sum, byte| (sum * 10 + u64::from(byte)) % WATCH_SECONDS);
         let query = format!("?watch=1&resourceVersion={from}&timeoutSeconds={seconds}");
         let mut events = definitions(member, &query, METADATA, Class::Watch).await?.into_body();
+        *has_begun = true;
         // What has changed before.
         self.refresh(Arc::clone(member)).await;
         loop {
