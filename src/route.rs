@@ -293,9 +293,25 @@ impl Router {
         if path == MOVES_PATH {
             return Box::pin(self.writer.moves(asked, &parts.method, body)).await;
         }
-        if is_discovery_path(path) && !METHODS.contains(&parts.method) {
+        let is_discovery = is_discovery_path(path);
+        if is_discovery && !METHODS.contains(&parts.method) {
             return Err(RouteError::Method.into());
         }
+        if let Some(asked_path) = PathOf::read(path) {
+            return Box::pin(self.clusterpedia(who, asked, parts, asked_path, body)).await;
+        }
+        if is_discovery {
+            return Box::pin(self.discovery(parts)).await;
+        }
+        let info = RequestInfo::of(&parts.method, without_tail(path), query).map_err(RouteError::from)?;
+        if !info.is_resource_request || info.resource.is_empty() {
+            return Err(RouteError::NoSuchPath.into());
+        }
+        self.resource(&info, who, asked, parts, body).await
+    }
+
+    async fn discovery(&self, parts: &Parts) -> Result<Response<Body>, Status> {
+        let (path, query) = (parts.uri.path(), parts.uri.query());
         let mut headers = parts.headers.clone();
         // HTTP/2 names the host in its pseudo header; discovery tells clients the address that they used.
         if let (None, Some(host)) = (headers.get(header::HOST), parts.uri.authority())
@@ -303,19 +319,10 @@ impl Router {
         {
             headers.insert(header::HOST, host);
         }
-        if let Some(asked_path) = PathOf::read(path) {
-            return Box::pin(self.clusterpedia(who, asked, parts, asked_path, body)).await;
-        }
         let catalog = self.stores.catalog();
         let hashes = self.discovery.storage_hashes(&self.stores, path, &catalog).await;
-        if let Some(response) = self.discovery.handle(&parts.method, path, query, &headers, &catalog, &hashes) {
-            return Ok(response);
-        }
-        let info = RequestInfo::of(&parts.method, without_tail(path), query).map_err(RouteError::from)?;
-        if !info.is_resource_request || info.resource.is_empty() {
-            return Err(RouteError::NoSuchPath.into());
-        }
-        self.resource(&info, who, asked, parts, body).await
+        let answer = self.discovery.handle(&parts.method, path, query, &headers, &catalog, &hashes);
+        answer.ok_or_else(|| RouteError::NoSuchPath.into())
     }
 
     async fn resource(

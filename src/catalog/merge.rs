@@ -166,10 +166,7 @@ pub(super) fn shared<'a>(
     for group in &mut catalog.groups {
         let mut compared: SmallVec<[*const Group; COMPARED_MAX]> = SmallVec::new();
         for other in others.clone().filter_map(|other| other.shared_group(&group.name)) {
-            if Arc::ptr_eq(other, group) {
-                break;
-            }
-            if compared.len() == COMPARED_MAX {
+            if Arc::ptr_eq(other, group) || compared.len() == COMPARED_MAX {
                 break;
             }
             if compared.contains(&Arc::as_ptr(other)) {

@@ -46,7 +46,7 @@ struct OfList {
     said: Mutex<HashMap<MemberId, Said>>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Said {
     at: Instant,
     incarnation: u64,

@@ -234,7 +234,8 @@ impl Watcher {
     /// The objects of further members are there from now on. While the watch begins, it looks again later.
     fn sees_more(&mut self, audience: Audience) {
         let is_busy = !matches!(self.phase, Phase::Following) || !self.unsent.is_empty();
-        let Some(before) = self.store.snapshot_at(self.cursor.revision).filter(|_| !is_busy) else {
+        let before = if is_busy { None } else { self.store.snapshot_at(self.cursor.revision) };
+        let Some(before) = before else {
             self.next_look.get_or_insert_with(|| Instant::now() + LOOK_EVERY);
             return;
         };

@@ -162,8 +162,8 @@ fn words(words: &[String]) -> Vec<Text<'_>> {
 fn stored_version<'k>(catalog: &Catalog, kind: &'k Kind) -> Option<&'k str> {
     let can = |verb: &str| kind.verbs.iter().any(|known| known == verb);
     let is_stored = kind.rest.is_none() && can("get") && can("create");
-    let is_other = |other: &&Arc<Kind>| other.group == kind.group && other.plural == kind.plural;
-    let is_alone = || catalog.kinds().iter().filter(is_other).count() == 1;
+    let is_version_of_it = |other: &&Arc<Kind>| other.group == kind.group && other.plural == kind.plural;
+    let is_alone = || catalog.kinds().iter().filter(is_version_of_it).count() == 1;
     let own = || is_alone().then_some(kind.version.as_str());
     is_stored.then(|| kind.stored_version.as_deref().or_else(own)).flatten()
 }
