@@ -27,7 +27,7 @@ use anyhow::Context;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use kubefold_sql::Postgres;
+use kubefold_sql::RemoteState;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -45,7 +45,7 @@ use self::{
 pub use self::{
     database::{DatabaseFileError, StateUrl, StateUrlError},
     options::{AdvertiseError, Advertised, FrontProxy, Options, ServingOptions, StateSource},
-    records::{STATE_MARK, StateOpenError},
+    records::{STATE_MARKS, StateOpenError},
     state_move::{StateMove, StateMoveError, StateMoved, run as move_state},
 };
 use crate::{
@@ -76,7 +76,7 @@ pub struct App {
     tasks: TaskTracker,
     stores: Arc<Stores>,
     own: Arc<OwnObjects>,
-    database: Option<Arc<Postgres>>,
+    database: Option<Arc<RemoteState>>,
     _state: Arc<StateDir>,
 }
 
@@ -211,7 +211,7 @@ impl App {
         accounts.configure(&config.subjects);
         let authentication = Arc::new(authentication.reviewed_by(Arc::clone(&accounts) as Arc<dyn Reviewer>));
         let host = Host::new(config.aggregation.as_ref(), Arc::clone(&authentication));
-        let shared = shared(&config, &state, records.postgres()).await?;
+        let shared = shared(&config, &state, records.remote()).await?;
         let stores = Stores::new(Arc::clone(&registry), shared, tasks.clone(), draining.clone());
         stores.bound(options.store_bytes_max.or_else(memory::for_objects));
         let writer = {
@@ -237,7 +237,7 @@ impl App {
         tasks.spawn(settle(Arc::clone(&writer), Arc::clone(&registry), draining.clone()));
         let mut metrics = metrics(&registry, &stores, &mirror, &served, &expiries, auditing.as_ref());
         metrics.room("state", |room| records.register(room));
-        let (metrics, database) = (Arc::new(metrics), records.postgres().cloned());
+        let (metrics, database) = (Arc::new(metrics), records.remote().cloned());
         let (objects, counted) = (Arc::clone(&own.rooms.objects), Arc::clone(&metrics));
         let router = Arc::new(Router::new(Arc::clone(&access), reader, writer, counted, own.rooms.clone()));
         let published = Arc::new(Mutex::new(published));

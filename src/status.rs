@@ -3,7 +3,7 @@
 //! May name: `stores`, the journal of `write`, and what is below them.
 
 use http::{Response, StatusCode, header};
-use kubefold_sql::{Postgres, PostgresFigures, Replica};
+use kubefold_sql::{RemoteFigures, RemoteState, Replica};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -34,7 +34,7 @@ pub struct FleetStatus {
     /// What is kept of the members' objects for a restart; absent where `clusters.yaml` disables that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mirror: Option<MirrorStatus>,
-    /// The state in PostgreSQL; absent where it is in the state directory.
+    /// The state on a server of databases; absent where it is in the state directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<StateStatus>,
     /// The processes that use that state, by address; empty where there can be only one.
@@ -132,7 +132,7 @@ pub struct MemoryStatus {
     pub in_tables: Vec<String>,
 }
 
-/// How it goes with the state in PostgreSQL.
+/// How it goes with the state on a server of databases.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StateStatus {
@@ -150,7 +150,7 @@ pub struct StateStatus {
     pub error: Option<String>,
 }
 
-/// A process that uses the state in PostgreSQL.
+/// A process that uses the same state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicaStatus {
@@ -341,8 +341,8 @@ fn member_status(stores: &Stores, figures: &[StoreFigures], member: &Member) -> 
     }
 }
 
-fn state_status(state: &Postgres) -> StateStatus {
-    let PostgresFigures { away, error, is_lost, .. } = state.figures();
+fn state_status(state: &RemoteState) -> StateStatus {
+    let RemoteFigures { away, error, is_lost, .. } = state.figures();
     let (place, restored) = (state.place().to_owned(), state.is_restored());
     StateStatus { place, away_seconds: away.map(|away| away.as_secs()), lost: is_lost, restored, error }
 }

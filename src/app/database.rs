@@ -31,33 +31,35 @@ pub enum DatabaseFileError {
     Tls(#[from] rustls::Error),
 }
 
-/// The URL of a database of PostgreSQL. It has no password in `Debug`.
+/// The URL of a database for the state. It has no password in `Debug`.
 #[derive(Clone, PartialEq, Eq)]
-pub struct StateUrl(String);
+pub enum StateUrl {
+    /// Of PostgreSQL.
+    Postgres(String),
+    /// Of MySQL or MariaDB.
+    Mysql(String),
+}
 
-/// A URL that names no database of PostgreSQL.
+/// A URL that names no database for the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it names no database of PostgreSQL; write postgres://USER@HOST/DATABASE")]
+#[error("it names no database of PostgreSQL or MySQL; write postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE")]
 pub struct StateUrlError;
 
 impl FromStr for StateUrl {
     type Err = StateUrlError;
 
     fn from_str(text: &str) -> Result<Self, StateUrlError> {
-        postgres_url(text).map(Self).ok_or(StateUrlError)
+        let of_mysql = || mysql_url(text).map(Self::Mysql);
+        postgres_url(text).map(Self::Postgres).or_else(of_mysql).ok_or(StateUrlError)
     }
 }
 
 impl fmt::Debug for StateUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&told("postgres", &self.0))
-    }
-}
-
-impl StateUrl {
-    /// All of it, the password included.
-    pub(super) fn text(&self) -> &str {
-        &self.0
+        f.write_str(&match self {
+            Self::Postgres(url) => told("postgres", url),
+            Self::Mysql(url) => told("mysql", url),
+        })
     }
 }
 
@@ -72,6 +74,12 @@ pub(super) fn read_url(path: &Path) -> Result<String, DatabaseFileError> {
 pub(super) fn postgres_url(text: &str) -> Option<String> {
     let (scheme, rest) = text.trim().split_once("://")?;
     (matches!(scheme, "postgres" | "postgresql") && !rest.is_empty()).then(|| text.trim().to_owned())
+}
+
+/// The same of MySQL or MariaDB.
+pub(super) fn mysql_url(text: &str) -> Option<String> {
+    let (scheme, rest) = text.trim().split_once("://")?;
+    (matches!(scheme, "mysql" | "mariadb") && !rest.is_empty()).then(|| text.trim().to_owned())
 }
 
 /// A URL as a log may say it: without user, password and parameters.
@@ -130,7 +138,14 @@ mod tests {
         assert_eq!(format!("{url:?}"), "postgres://db.example.com:5432/fleet");
         let url: StateUrl = "postgres://jane:s3c?r@t@db.example.com/fleet".parse().unwrap();
         assert_eq!(format!("{url:?}"), "postgres://");
-        for wrong in ["", "postgres:", "postgres://", "sqlite:x", "/var/lib/x"] {
+        for (text, told) in [
+            ("mysql://jane:s3cr@t@db.example.com/fleet?ssl-mode=REQUIRED", "mysql://db.example.com/fleet"),
+            ("mariadb://jane:s3c?r@t@db.example.com/fleet", "mysql://"),
+        ] {
+            let url: StateUrl = text.parse().unwrap();
+            assert_eq!(format!("{url:?}"), told);
+        }
+        for wrong in ["", "mysql:", "postgres:", "postgres://", "sqlite:x", "/var/lib/x"] {
             assert_eq!(wrong.parse::<StateUrl>(), Err(StateUrlError), "{wrong}");
         }
     }

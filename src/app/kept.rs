@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use kubefold_sql::Postgres;
+use kubefold_sql::RemoteState;
 use tokio::{
     task::spawn_blocking,
     time::{Instant, timeout},
@@ -34,7 +34,7 @@ const DECISIONS_KEY_BYTES: usize = 32;
 pub(super) async fn shared(
     config: &Config,
     state: &Arc<StateDir>,
-    database: Option<&Arc<Postgres>>,
+    database: Option<&Arc<RemoteState>>,
 ) -> anyhow::Result<Shared> {
     let high_water: u64 = match state.read(HIGH_WATER)? {
         None => 0,
@@ -56,7 +56,7 @@ pub(super) async fn shared(
         Some(database) => {
             let mark = Revisions::first_mark(high_water, unix_micros);
             let kept = timeout(RESERVE_WAIT, database.reserved(mark.0)).await;
-            kept.context("PostgreSQL does not keep the revisions that this process may give out")?;
+            kept.context("the database of the state does not keep the revisions that this process may give out")?;
             let database = Arc::clone(database);
             Box::new(move |mark| Ok(Revision(database.reserve(mark.0))))
         }

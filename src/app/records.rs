@@ -1,4 +1,4 @@
-//! Where records, own objects and the mirror stand: in the state directory, or in PostgreSQL.
+//! Where records, own objects and the mirror stand: in the state directory, or on a server of databases.
 
 use std::{
     net::SocketAddr,
@@ -7,14 +7,15 @@ use std::{
 };
 
 use anyhow::Context;
-use kubefold_sql::{Announcement, Candidate, Postgres, PostgresError};
+#[cfg(feature = "mysql")]
+use kubefold_sql::mysql::MysqlTls;
+use kubefold_sql::{Announcement, Candidate, RemoteError, RemoteState, Server};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, NoLabelSet},
     metrics::MetricType,
     registry::Registry as Exported,
 };
-use rustls::ClientConfig;
 use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
@@ -33,12 +34,12 @@ use crate::{
 use kubefold_apiserver::storage::Storage;
 use kubefold_serving::health::Check;
 
-/// In the state directory: what of the database was seen last. Where it is, the state is in PostgreSQL.
-pub const STATE_MARK: &str = "postgres-mark";
+/// In the state directory: what of the database was seen last. Where one is, the state is in a database.
+pub const STATE_MARKS: [&str; 2] = ["postgres-mark", "mysql-mark"];
 /// The files of a kubefold that had its state in the directory.
 pub(super) const FILES: [&str; 2] = [journal::FILE, own::FILE];
 
-/// Why the state in PostgreSQL cannot be used.
+/// Why the state in a database cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each variant's message says what it is")]
 pub enum StateOpenError {
@@ -49,17 +50,19 @@ pub enum StateOpenError {
     #[error("--state-ca-file {0}")]
     Authority(DatabaseFileError),
     #[error("state {place}: {source}")]
-    Postgres { place: String, source: PostgresError },
+    Remote { place: String, source: RemoteError },
+    #[error("state {place}: this kubefold is built without MySQL; take one that is built with the feature mysql")]
+    NoMysql { place: String },
     #[error(
         "state {place}: {source}. With the --state-key-file of that process this one waits, and takes over when it ends"
     )]
-    InUse { place: String, source: PostgresError },
+    InUse { place: String, source: RemoteError },
     #[error(
         "the state directory {directory} has {file} of a kubefold that ran without --state; bring what is in it into the database \
          with kubefold state move, or move {file} and what is beside it away to begin without it"
     )]
     Other { directory: String, file: &'static str },
-    #[error("the state in PostgreSQL was not opened: {0}")]
+    #[error("the state was not opened: {0}")]
     Ended(#[from] tokio::task::JoinError),
 }
 
@@ -67,15 +70,15 @@ impl StateOpenError {
     /// Whether what was given is wrong, wherever and whenever it is used.
     pub fn is_given(&self) -> bool {
         match self {
-            Self::UrlFile(_) | Self::Url { .. } | Self::Authority(_) | Self::Other { .. } => true,
-            Self::Postgres { source, .. } => matches!(source, PostgresError::Url(_)),
+            Self::UrlFile(_) | Self::Url { .. } | Self::Authority(_) | Self::Other { .. } | Self::NoMysql { .. } => true,
+            Self::Remote { source, .. } => matches!(source, RemoteError::Url(_)),
             Self::InUse { .. } | Self::Ended(_) => false,
         }
     }
 }
 
 /// What `kubefold_state_held` says.
-pub(super) const HELD: &str = "Whether this process has the state in PostgreSQL: 1, or 0 while it waits for it";
+pub(super) const HELD: &str = "Whether this process has the state in the database: 1, or 0 while it waits for it";
 
 /// What this process, which listens at an address, says of itself to other replicas.
 pub(super) fn announcement(options: &Options, address: SocketAddr) -> Announcement {
@@ -88,13 +91,14 @@ pub(super) enum Records {
     /// In files of the state directory.
     Directory,
     /// In a database.
-    Postgres(Arc<Postgres>),
+    Remote(Arc<RemoteState>),
 }
 
 /// A database as an operator names it.
 struct Named {
-    url: StateUrl,
-    tls: ClientConfig,
+    /// As a log may say it.
+    place: String,
+    server: Server,
     mark: PathBuf,
 }
 
@@ -107,22 +111,36 @@ impl Named {
                 text.parse().map_err(|source| StateOpenError::Url { path: path.clone(), source })?
             }
         };
-        let tls = database::tls(authority).map_err(StateOpenError::Authority)?;
-        Ok(Self { url, tls, mark: directory.join(STATE_MARK) })
+        let place = format!("{url:?}");
+        let remote = |source| StateOpenError::Remote { place: place.clone(), source };
+        let (server, mark) = match &url {
+            StateUrl::Postgres(url) => {
+                let tls = database::tls(authority).map_err(StateOpenError::Authority)?;
+                (Server::postgres(url, tls).map_err(remote)?, STATE_MARKS[0])
+            }
+            #[cfg(feature = "mysql")]
+            StateUrl::Mysql(url) => {
+                let authorities = database::authorities(authority).map_err(StateOpenError::Authority)?;
+                let tls = MysqlTls { authorities, identity: None };
+                (Server::mysql(url, tls).map_err(remote)?, STATE_MARKS[1])
+            }
+            #[cfg(not(feature = "mysql"))]
+            StateUrl::Mysql(_) => return Err(StateOpenError::NoMysql { place }),
+        };
+        Ok(Self { place, server, mark: directory.join(mark) })
     }
 
     /// Connects, and does something with the connection, which may block.
     async fn open<T: Send + 'static>(
         self,
-        open: impl FnOnce(Candidate) -> Result<T, PostgresError> + Send + 'static,
+        open: impl FnOnce(Candidate) -> Result<T, RemoteError> + Send + 'static,
     ) -> Result<T, StateOpenError> {
-        let Self { url, tls, mark } = self;
-        let place = format!("{url:?}");
+        let Self { place, server, mark } = self;
         let schemas = [journal::SCHEMA, mirror::SCHEMA, own::SCHEMA];
-        let opened = spawn_blocking(move || open(Candidate::new(url.text(), tls, &schemas, mark)?)).await?;
+        let opened = spawn_blocking(move || open(Candidate::new(server, &schemas, mark)?)).await?;
         opened.map_err(|source| match source {
-            PostgresError::InUse(_) => StateOpenError::InUse { place, source },
-            source => StateOpenError::Postgres { place, source },
+            RemoteError::InUse(_) => StateOpenError::InUse { place, source },
+            source => StateOpenError::Remote { place, source },
         })
     }
 }
@@ -134,7 +152,7 @@ pub(super) async fn take(
     source: &StateSource,
     authority: Option<&Path>,
     directory: &Path,
-) -> Result<Arc<Postgres>, StateOpenError> {
+) -> Result<Arc<RemoteState>, StateOpenError> {
     Named::of(source, authority, directory)?.open(Candidate::take).await
 }
 
@@ -171,24 +189,24 @@ impl Records {
     }
 
     /// In a database that is this process's.
-    pub(super) fn taken(state: Arc<Postgres>) -> Self {
+    pub(super) fn taken(state: Arc<RemoteState>) -> Self {
         let place = state.place();
         if state.is_restored() {
             tracing::warn!(
                 place,
-                "the state in PostgreSQL is older than it was, or another database: it was restored from a backup; what was \
+                "the state in the database is older than it was, or another database: it was restored from a backup; what was \
                  unfinished then is finished again, and members are asked what they have"
             );
         }
-        tracing::info!(place, "the state is in PostgreSQL");
-        Self::Postgres(state)
+        tracing::info!(place, "the state is in the database");
+        Self::Remote(state)
     }
 
     /// The database.
-    pub(super) fn postgres(&self) -> Option<&Arc<Postgres>> {
+    pub(super) fn remote(&self) -> Option<&Arc<RemoteState>> {
         match self {
             Self::Directory => None,
-            Self::Postgres(state) => Some(state),
+            Self::Remote(state) => Some(state),
         }
     }
 
@@ -196,15 +214,15 @@ impl Records {
     ///
     /// Errors: the key; the database, or what is in it, does not go with the state directory.
     pub(super) async fn share(&self, options: &Options, state: &Arc<StateDir>) -> anyhow::Result<()> {
-        let (Some(postgres), Some(_)) = (self.postgres(), &options.state_key_file) else { return Ok(()) };
+        let (Some(remote), Some(_)) = (self.remote(), &options.state_key_file) else { return Ok(()) };
         let key = KeyFile::new(options.state_key_file.clone(), state.path()).key(true)?;
-        let (shared, state) = (Shared::new(Arc::clone(postgres), key), Arc::clone(state));
+        let (shared, state) = (Shared::new(Arc::clone(remote), key), Arc::clone(state));
         Ok(spawn_blocking(move || state.share(shared)).await??)
     }
 
     /// Tells other replicas where this process is, which has not done so as a standby.
     pub(super) fn announce(&self, options: &Options, address: SocketAddr) {
-        if let Self::Postgres(of) = self
+        if let Self::Remote(of) = self
             && options.serving.has_replicas
             && !of.has_announced()
         {
@@ -218,7 +236,7 @@ impl Records {
             Self::Directory => {
                 Journal::open(state.path(), key).context("cannot open the journal in the state directory")
             }
-            Self::Postgres(state) => Journal::open_in(state, key).context("cannot open the journal in PostgreSQL"),
+            Self::Remote(state) => Journal::open_in(state, key).context("cannot open the journal in the database"),
         }
     }
 
@@ -228,7 +246,7 @@ impl Records {
     pub(super) async fn own(&self, directory: &Path) -> anyhow::Result<Arc<dyn Storage>> {
         let state = match self {
             Self::Directory => return Ok(own::open(directory).await?),
-            Self::Postgres(state) => state,
+            Self::Remote(state) => state,
         };
         let storage = own::open_in(state.dialer(own::SCHEMA)).await?;
         let place = Place { storage, name: state.place().to_owned() };
@@ -241,37 +259,37 @@ impl Records {
         let key = options.state_key_file.clone().map(|file| KeyFile::new(Some(file), state.path()));
         match self {
             Self::Directory => Mirror::open(state.path(), config, key),
-            Self::Postgres(of) => Mirror::open_in(of, state.path(), config, key),
+            Self::Remote(of) => Mirror::open_in(of, state.path(), config, key),
         }
     }
 
     /// A database that cannot be reached makes kubefold no less ready: reads go on. One that another process has does.
     pub(super) fn check(&self) -> Option<Check> {
-        let Self::Postgres(of) = self else { return None };
+        let Self::Remote(of) = self else { return None };
         let figures = of.figures();
         Some(Check::of("state", !figures.is_lost, figures.error.unwrap_or_default()))
     }
 
     /// Registers what is counted about the database.
     pub(super) fn register(&self, exported: &mut Exported) {
-        if let Self::Postgres(of) = self {
+        if let Self::Remote(of) = self {
             exported.register_collector(Box::new(OfState(Arc::clone(of))));
         }
     }
 }
 
 #[derive(Debug)]
-struct OfState(Arc<Postgres>);
+struct OfState(Arc<RemoteState>);
 
 impl Collector for OfState {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let figures = self.0.figures();
         let is_up = figures.away.is_none() && !figures.is_lost;
         let help =
-            "Whether state can be written to PostgreSQL: 1, or 0 while it cannot be reached or another process has it";
+            "Whether state can be written to the database: 1, or 0 while it cannot be reached or another process has it";
         encoder.encode_descriptor("up", help, None, MetricType::Gauge)?.encode_gauge(&i64::from(is_up))?;
         encoder.encode_descriptor("held", HELD, None, MetricType::Gauge)?.encode_gauge(&i64::from(figures.is_held))?;
-        let help = "Connections to PostgreSQL, and statements, that failed";
+        let help = "Connections to the database, and statements, that failed";
         let mut failures = encoder.encode_descriptor("failures", help, None, MetricType::Counter)?;
         failures.encode_counter::<NoLabelSet, _, u64>(&figures.failures, None)
     }
@@ -296,10 +314,11 @@ mod tests {
         assert!(missing.is_given() && missing.to_string().contains("cannot be read"), "{missing}");
         fs::write(&file, "sqlite:x\n").unwrap();
         let wrong = of(&from_file).await;
-        assert!(wrong.is_given() && wrong.to_string().contains("names no database of PostgreSQL"), "{wrong}");
+        assert!(wrong.is_given() && wrong.to_string().contains("names no database of PostgreSQL or MySQL"), "{wrong}");
         fs::write(&file, "postgres://u:hidden@h:x/d\n").unwrap();
         let wrong = of(&from_file).await;
         assert!(wrong.is_given() && !wrong.to_string().contains("hidden"), "{wrong}");
+        fs::write(&file, "postgres://u:hidden@h/d\n").unwrap();
         let authority = of(&Options { state_ca: Some(file.clone()), ..from_file.clone() }).await;
         assert!(authority.is_given() && authority.to_string().contains("no certificate in PEM"), "{authority}");
         fs::write(state.path().join("own.db"), "").unwrap();

@@ -5,7 +5,7 @@ use std::{net::TcpListener, sync::Arc, time::Duration};
 use anyhow::Context;
 use http::{Method, Request, Response};
 use hyper::body::Incoming;
-use kubefold_sql::{Candidate, Postgres, StateKey, postgres::LOOK_EVERY};
+use kubefold_sql::{Candidate, LOOK_EVERY, RemoteState, StateKey};
 use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::ConstGauge;
 use tokio::{
@@ -42,7 +42,7 @@ const TAKEOVER_GRACE: Duration = Duration::from_secs(1);
 pub(super) enum Waited {
     /// The state is this process's.
     Taken {
-        state: Arc<Postgres>,
+        state: Arc<RemoteState>,
         /// On which connections come in meanwhile; none where nothing was served.
         socket: Option<TcpListener>,
     },
@@ -147,7 +147,7 @@ fn serve(
 
 /// What one look came to.
 enum Looked {
-    Taken(Arc<Postgres>),
+    Taken(Arc<RemoteState>),
     Waits(Box<Candidate>),
 }
 
@@ -156,7 +156,7 @@ async fn look(mut candidate: Candidate) -> anyhow::Result<Looked> {
         Some(taken) => Looked::Taken(taken),
         None => Looked::Waits(Box::new(candidate)),
     };
-    spawn_blocking(look).await.context("the state in PostgreSQL was not looked at")
+    spawn_blocking(look).await.context("the state was not looked at")
 }
 
 /// Waits for the certificate authority of all replicas, without which nothing can be served. `None`: it was told to end.
@@ -169,7 +169,7 @@ async fn authority(
     let (mut candidate, began) = (Box::new(candidate), Instant::now());
     while !ending.is_cancelled() {
         let read = spawn_blocking(move || (candidate.files(), candidate)).await;
-        let (files, read) = read.context("the state in PostgreSQL was not read")?;
+        let (files, read) = read.context("the state was not read")?;
         candidate = match look(*read).await? {
             Looked::Waits(candidate) => candidate,
             taken @ Looked::Taken(_) => return Ok(Some(taken)),
@@ -190,7 +190,7 @@ async fn taken(
     candidate: Candidate,
     holder: &Holder,
     ending: &CancellationToken,
-) -> anyhow::Result<Option<Arc<Postgres>>> {
+) -> anyhow::Result<Option<Arc<RemoteState>>> {
     let mut candidate = Box::new(candidate);
     while !ending.is_cancelled() {
         candidate = match look(*candidate).await? {

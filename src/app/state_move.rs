@@ -1,4 +1,4 @@
-//! Moves the state of a kubefold, which does not run, from its directory into PostgreSQL.
+//! Moves the state of a kubefold, which does not run, from its directory into a database.
 //!
 //! At every moment either the directory or the database has all of it, and kubefold starts with that one alone: with the
 //! database once the files in the directory have other names, and the mark that the database has a part only is gone. A move that
@@ -11,7 +11,7 @@ use std::{
     sync::Arc,
 };
 
-use kubefold_sql::Postgres;
+use kubefold_sql::RemoteState;
 use tokio::task::spawn_blocking;
 
 use crate::{
@@ -139,7 +139,7 @@ impl Progress {
 }
 
 async fn move_into(
-    database: &Arc<Postgres>,
+    database: &Arc<RemoteState>,
     to: &Place,
     directory: &Path,
     key: KeyFile,
@@ -170,7 +170,7 @@ async fn move_into(
     Ok(StateMoved { place: database.place().to_owned(), unfinished, objects })
 }
 
-fn other(database: &Postgres, source: CarryError) -> StateMoveError {
+fn other(database: &RemoteState, source: CarryError) -> StateMoveError {
     match source {
         CarryError::HasObjects { .. } | CarryError::OtherMove { .. } => {
             StateMoveError::Other { place: database.place().to_owned(), source }

@@ -165,7 +165,7 @@ enum Command {
     /// Remove the placement marker from every object in the members, to stop using kubefold.
     #[command(after_help = help::RELEASE)]
     Release(release::Release),
-    /// Move what kubefold keeps in its state directory into PostgreSQL.
+    /// Move what kubefold keeps in its state directory into a database.
     #[command(subcommand)]
     State(state::State),
     /// Join a cluster: make kubefold's two identities in it, and add it to clusters.yaml.

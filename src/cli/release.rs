@@ -23,7 +23,7 @@ use serde_json::json;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    app::STATE_MARK,
+    app::STATE_MARKS,
     catalog::{FetchError, Fetched, MemberCatalog},
     cli::{client::Output, print, progress::Progress},
     config::{self, Config, MemberName},
@@ -109,9 +109,9 @@ fn idle_state(path: &Path, key: Option<PathBuf>) -> anyhow::Result<StateDir> {
     }
     let state =
         StateDir::open(path).context("a kubefold uses this state directory, so nothing is released: stop it first")?;
-    if path.join(STATE_MARK).exists() {
+    if STATE_MARKS.iter().any(|mark| path.join(mark).exists()) {
         bail!(
-            "the state of this kubefold is in PostgreSQL: see kubefold status until no write is unfinished, stop kubefold, and \
+            "the state of this kubefold is in a database: see kubefold status until no write is unfinished, stop kubefold, and \
              leave --state-dir out"
         );
     }
@@ -415,12 +415,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_whose_state_is_in_postgresql_is_refused_and_left_alone() {
+    fn a_directory_whose_state_is_in_a_database_is_refused_and_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
         drop(StateDir::open(&path).unwrap());
-        std::fs::write(path.join(STATE_MARK), "").unwrap();
+        std::fs::write(path.join(STATE_MARKS[1]), "").unwrap();
         let refused = idle_state(&path, None).err().unwrap().to_string();
-        assert!(refused.contains("is in PostgreSQL") && !path.join("state.db").exists(), "{refused}");
+        assert!(refused.contains("is in a database") && !path.join("state.db").exists(), "{refused}");
     }
 }

@@ -16,7 +16,8 @@ const LOGGED: &str = "warn";
 /// Where the state is, if not in the state directory.
 #[derive(Debug, clap::Args)]
 pub(super) struct DatabaseFlags {
-    /// A database of PostgreSQL for unfinished writes, kubefold's own objects and the mirror: postgres://USER@HOST/DATABASE.
+    /// A database for unfinished writes, kubefold's own objects and the mirror: postgres://USER@HOST/DATABASE, or
+    /// mysql://USER@HOST/DATABASE for MySQL and MariaDB.
     /// With a key file, a further process waits until it can take over, and hands requests on until then. Default: files in the
     /// state directory.
     #[arg(
@@ -48,11 +49,11 @@ impl DatabaseFlags {
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum State {
-    /// Bring the unfinished writes, the records of moves and kubefold's own objects into PostgreSQL, for `kubefold serve --state`.
+    /// Bring the unfinished writes, the records of moves and kubefold's own objects into a database, for `kubefold serve --state`.
     #[command(
         after_help = help::STATE_MOVE,
         mut_arg("state", |arg| {
-            arg.help("The database of PostgreSQL, which no kubefold has used: postgres://USER@HOST/DATABASE")
+            arg.help("The database, which no kubefold has used: postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE")
                 .long_help(None)
                 .required_unless_present("state_url_file")
         })

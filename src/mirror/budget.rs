@@ -26,7 +26,7 @@ impl File {
     /// How much there is of each resource. Shape: one look at each object.
     pub(super) fn sizes(&self) -> Result<Vec<Size>, SqlError> {
         let sizes = "SELECT feeds.\"group\", min(feeds.version), feeds.resource, sum(length(objects.document)),
-                CAST(max(CASE WHEN objects.name IS NULL THEN 0 ELSE 1 END) AS BIGINT)
+                max(CASE WHEN objects.name IS NULL THEN 0 ELSE 1 END)
             FROM objects JOIN feeds ON feeds.id = objects.feed WHERE objects.deleted_us = 0
             GROUP BY feeds.\"group\", feeds.resource";
         self.database.read(|sql| {

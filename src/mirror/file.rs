@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use kubefold_sql::{Database, Durability, OpenError, Postgres, Row, Sql, SqlError, StateKey, Value, params};
+use kubefold_sql::{Database, Durability, OpenError, RemoteState, Row, Sql, SqlError, StateKey, Value, Words, params};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -17,7 +17,7 @@ use crate::{
         deleted::{bury, trim},
         figures::Counted,
         kind::{MirrorError, MirroredKind, is_secret},
-        tables::{MIGRATIONS, POSTGRES_MIGRATIONS, SCHEMA},
+        tables::{MIGRATIONS, REMOTE_MIGRATIONS, SCHEMA},
     },
     store::{self, Changes, MemberDocument, Position, unix_micros},
 };
@@ -76,6 +76,7 @@ pub(super) struct File {
 }
 
 /// A row as it is kept.
+#[derive(Clone)]
 pub(super) struct Written {
     pub(super) key: String,
     pub(super) uid: String,
@@ -95,19 +96,19 @@ impl File {
         Self { database, key: key.map(Arc::new), keeps_deleted, counted_at: Mutex::default() }
     }
 
-    /// Opens the tables in PostgreSQL, or makes them.
+    /// Opens the tables on a server, or makes them.
     pub(super) fn open_in(
-        state: &Arc<Postgres>,
+        state: &Arc<RemoteState>,
         key: Option<StateKey>,
         keeps_deleted: bool,
     ) -> Result<Self, OpenError> {
-        Ok(Self::of(Database::open_in(state, SCHEMA, &POSTGRES_MIGRATIONS)?, key, keeps_deleted))
+        Ok(Self::of(Database::open_in(state, SCHEMA, REMOTE_MIGRATIONS)?, key, keeps_deleted))
     }
 
-    /// Bounds its size, and forgets what another key encrypted. PostgreSQL has a bound of its own.
+    /// Bounds its size, and forgets what another key encrypted. A server has a bound of its own.
     pub(super) fn prepare(&self, bytes_max: u64) -> Result<(), SqlError> {
         self.database.read(|sql| {
-            if sql.is_postgres() {
+            if sql.words() != Words::Sqlite {
                 return Ok(());
             }
             let page: Option<i64> = sql.row("PRAGMA page_size", &[], |row| row.get(0))?;
@@ -246,7 +247,7 @@ impl File {
                     bury(sql, id, own_key, uid, at)?;
                 }
             }
-            if sql.is_postgres() {
+            if sql.words() != Words::Sqlite {
                 return keep_at_once(sql, id, &feed, key.as_deref(), objects).map(|()| true);
             }
             let (gone, put, mut text) = (sql.prepare(DELETE)?, sql.prepare(PUT)?, Vec::new());
@@ -399,10 +400,13 @@ impl File {
             let number = |statement: &str| {
                 Ok::<_, SqlError>(unsigned(sql.row(statement, &[], |row| row.get(0))?.unwrap_or_default()))
             };
-            let bytes = if sql.is_postgres() {
-                number("SELECT pg_total_relation_size('objects')")?
-            } else {
-                number("SELECT page_count FROM pragma_page_count")? * number("SELECT page_size FROM pragma_page_size")?
+            let bytes = match sql.words() {
+                Words::Postgres => number("SELECT pg_total_relation_size('objects')")?,
+                Words::Mysql => number(MYSQL_BYTES)?,
+                Words::Sqlite => {
+                    number("SELECT page_count FROM pragma_page_count")?
+                        * number("SELECT page_size FROM pragma_page_size")?
+                }
             };
             Ok(Counted { rows: number("SELECT count(*) FROM objects WHERE deleted_us = 0")?, bytes })
         };
@@ -411,6 +415,10 @@ impl File {
         Some(counted)
     }
 }
+
+/// As the server estimates it.
+const MYSQL_BYTES: &str = "SELECT data_length + index_length FROM information_schema.tables
+    WHERE table_schema = DATABASE() AND table_name = 'kubefold_mirror_objects'";
 
 /// Forgets what was encrypted with another key than this, or with one where there is none.
 fn prove(sql: Sql<'_>, key: Option<&StateKey>) -> Result<(), SqlError> {
@@ -536,8 +544,7 @@ fn place_feed(sql: Sql<'_>, feed: &MirroredKind, position: &Position, revision: 
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 1)
         ON CONFLICT (\"group\", version, resource, member) DO UPDATE SET cluster_uid = excluded.cluster_uid,
             revision = excluded.revision, definition = excluded.definition, followed_at_ms = excluded.followed_at_ms,
-            is_followed = 1
-        RETURNING id";
+            is_followed = 1";
     let Gvr { group, version, resource } = &feed.gvr;
     let Position { cluster_uid, definition, .. } = position;
     let of_feed = params![
@@ -550,7 +557,14 @@ fn place_feed(sql: Sql<'_>, feed: &MirroredKind, position: &Position, revision: 
         signed(*definition),
         signed(now_ms())
     ];
-    let id = sql.row(put, of_feed, |row| row.get(0))?;
+    let id = match sql.words() {
+        // It gives no row of what it changes.
+        Words::Mysql => {
+            sql.execute(put, of_feed)?;
+            id_of(sql, feed)?
+        }
+        _ => sql.row(&format!("{put} RETURNING id"), of_feed, |row| row.get(0))?,
+    };
     id.ok_or_else(|| SqlError::of_value("a statement that gives a row gave none"))
 }
 

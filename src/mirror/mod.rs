@@ -1,6 +1,6 @@
 //! What members' objects were, on disk: so that a kubefold that starts knows them, and asks members only for what is new.
 //!
-//! One file of SQLite in the state directory, or a schema of PostgreSQL, has, for each kind and member, the objects as the member gave them and the
+//! One file of SQLite in the state directory, or a group of tables on a server, has, for each kind and member, the objects as the member gave them and the
 //! position to which they belong, always of the same moment. It is written behind the stores, in batches, by one task; nothing
 //! waits for it. It is no source of truth: whatever is wrong with it is said once, and kubefold begins without it.
 //!
@@ -30,7 +30,7 @@ use std::{
 };
 
 use arc_swap::ArcSwapOption;
-use kubefold_sql::{KeyFile, OpenError, Postgres, SqlError};
+use kubefold_sql::{KeyFile, OpenError, RemoteState, SqlError};
 use parking_lot::Mutex;
 
 use crate::{
@@ -60,7 +60,7 @@ pub const REST: Duration = Duration::from_secs(30);
 /// The objects of members on disk. All of it blocks but the figures.
 pub struct Mirror {
     directory: PathBuf,
-    state: Option<Arc<Postgres>>,
+    state: Option<Arc<RemoteState>>,
     config: MirrorConfig,
     /// What is in the tables alone: what the configuration says, and what memory has no room for.
     stored: Vec<ResourcePattern>,
@@ -83,12 +83,12 @@ impl Mirror {
         Self::begin(None, directory, config, key)
     }
 
-    /// Opens the tables in PostgreSQL, or makes them, as [`Self::open`] does. A file that is left in the state directory is removed.
-    pub fn open_in(state: &Arc<Postgres>, directory: &Path, config: &Config, key: Option<KeyFile>) -> Arc<Self> {
+    /// Opens the tables on a server, or makes them, as [`Self::open`] does. A file that is left in the state directory is removed.
+    pub fn open_in(state: &Arc<RemoteState>, directory: &Path, config: &Config, key: Option<KeyFile>) -> Arc<Self> {
         Self::begin(Some(Arc::clone(state)), directory, config, key)
     }
 
-    fn begin(state: Option<Arc<Postgres>>, directory: &Path, config: &Config, key: Option<KeyFile>) -> Arc<Self> {
+    fn begin(state: Option<Arc<RemoteState>>, directory: &Path, config: &Config, key: Option<KeyFile>) -> Arc<Self> {
         let mut this = Self {
             state,
             directory: directory.to_owned(),

@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use kubefold_sql::{Sql, SqlError, Value, params};
+use kubefold_sql::{Sql, SqlError, Value, Words, params};
 
 use crate::{
     mirror::{
@@ -302,7 +302,7 @@ impl Writing<'_> {
 
 /// The revision and digest of what is under keys now.
 fn held(sql: Sql<'_>, feed: i64, keys: &BTreeMap<String, Option<Document>>) -> Result<HashMap<String, Held>, SqlError> {
-    let find = held_statement(sql.is_postgres());
+    let find = held_statement(sql.words());
     let keys = serde_json::Value::from(keys.keys().map(String::as_str).collect::<Vec<_>>()).to_string();
     let mut held = HashMap::new();
     sql.each(find, params![feed, &keys], |row| {
@@ -316,14 +316,19 @@ fn held(sql: Sql<'_>, feed: i64, keys: &BTreeMap<String, Option<Document>>) -> R
 ///
 /// PostgreSQL plans it once, while the table is empty, and goes over all rows of the feed ever after if it may join them with the keys. A
 /// subquery with a limit is none that it makes a join of.
-pub(super) fn held_statement(is_postgres: bool) -> &'static str {
-    match is_postgres {
-        true => {
+pub(super) fn held_statement(words: Words) -> &'static str {
+    match words {
+        Words::Mysql => {
+            "SELECT o.key, o.revision, o.digest
+            FROM JSON_TABLE(?2, '$[*]' COLUMNS (name VARCHAR(2048) CHARACTER SET utf8mb4 PATH '$')) AS wanted
+            STRAIGHT_JOIN objects o ON o.feed = ?1 AND o.key = CAST(wanted.name AS BINARY) AND o.deleted_us = 0"
+        }
+        Words::Postgres => {
             "SELECT o.key, o.revision, o.digest FROM json_array_elements_text(CAST(?2 AS TEXT)::json) AS wanted (key)
             CROSS JOIN LATERAL (SELECT key, revision, digest FROM objects
                 WHERE feed = ?1 AND deleted_us = 0 AND key = wanted.key LIMIT 1) AS o"
         }
-        false => {
+        Words::Sqlite => {
             "SELECT key, revision, digest FROM objects
             WHERE feed = ?1 AND deleted_us = 0 AND key IN (SELECT value FROM json_each(CAST(?2 AS TEXT)))"
         }

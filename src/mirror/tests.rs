@@ -6,7 +6,7 @@ mod stored;
 use std::{collections::BTreeMap, os::unix::fs::PermissionsExt};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use kubefold_sql::{Database, Durability};
+use kubefold_sql::{Database, Durability, Server};
 use kubefold_wire::{
     resource::Gvk,
     watch::{Event, EventType},
@@ -380,15 +380,31 @@ fn what_was_deleted_has_a_quarter_of_the_file_and_secrets_have_none() {
 #[test]
 fn in_postgresql_it_keeps_what_it_keeps_in_a_file() {
     let server = testbed::PostgresServer::start();
-    let (directory, keys) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
+    let tls = rustls::ClientConfig::builder().with_root_certificates(rustls::RootCertStore::empty());
+    let of = Server::postgres(&server.database("mirror", None), tls.with_no_client_auth()).unwrap();
+    let clear = "SELECT count(*) FROM kubefold_mirror.objects WHERE encode(document, 'escape') LIKE '%hunter%'";
+    let all = "SELECT count(*) FROM kubefold_mirror.objects";
+    keeps_what_it_keeps_in_a_file(of, &|| server.sql_in("mirror", clear), &|| server.sql_in("mirror", all));
+}
+
+#[test]
+fn in_mysql_it_keeps_what_it_keeps_in_a_file() {
+    let server = testbed::MariadbServer::start();
+    let of = Server::mysql(&server.url("mirror"), kubefold_sql::mysql::MysqlTls::default()).unwrap();
+    let clear = "SELECT count(*) FROM mirror.kubefold_mirror_objects WHERE document LIKE '%hunter%'";
+    let all = "SELECT count(*) FROM mirror.kubefold_mirror_objects";
+    keeps_what_it_keeps_in_a_file(of, &|| server.sql(clear), &|| server.sql(all));
+}
+
+/// `clear` counts the objects with text that can be read, `all` every object.
+fn keeps_what_it_keeps_in_a_file(server: Server, clear: &dyn Fn() -> String, all: &dyn Fn() -> String) {
+    let (directory, keys) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let path = keys.path().join("key");
     fs::write(&path, STANDARD.encode([1; 32])).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     fs::write(directory.path().join(FILE), "of a kubefold that had no database").unwrap();
-    let tls = rustls::ClientConfig::builder().with_root_certificates(rustls::RootCertStore::empty());
-    let (url, mark) = (server.database("mirror", None), directory.path().join("mark"));
-    let state = Postgres::open(&url, tls.with_no_client_auth(), &["kubefold", SCHEMA], mark).unwrap();
+    let state = RemoteState::open(server, &["kubefold", SCHEMA], directory.path().join("mark")).unwrap();
     let opened = || {
         let key = KeyFile::new(Some(path.clone()), keys.path());
         Mirror::open_in(&state, directory.path(), &config(""), Some(key))
@@ -411,8 +427,7 @@ fn in_postgresql_it_keeps_what_it_keeps_in_a_file() {
     drop(mirror);
     let mirror = opened();
     assert_eq!(kept(&mirror, &world.of), Some((world.revision, world.objects.clone())));
-    let clear = "SELECT count(*) FROM kubefold_mirror.objects WHERE encode(document, 'escape') LIKE '%hunter%'";
-    assert_eq!(server.sql_in("mirror", clear), "0");
+    assert_eq!(clear(), "0");
     mirror.touch(&world.of, false).unwrap();
     assert!(!mirror.position(&world.of).unwrap().is_followed);
     let catalog = |document: &str| KeptCatalog {
@@ -437,7 +452,7 @@ fn in_postgresql_it_keeps_what_it_keeps_in_a_file() {
     mirror.forget(&events.of);
     mirror.forget(&world.of);
     assert_eq!(mirror.position(&world.of), None);
-    assert_eq!(server.sql_in("mirror", "SELECT count(*) FROM kubefold_mirror.objects"), "0");
+    assert_eq!(all(), "0");
 }
 
 /// What a member tells of a kind that is in the tables alone.

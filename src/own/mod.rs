@@ -23,7 +23,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, header, request::Parts};
 use http_body_util::BodyExt;
-use kubefold_sql::{StateKey, postgres::Dialer};
+use kubefold_sql::{Dialer, StateKey};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
@@ -62,7 +62,7 @@ pub const GROUP: &str = OWN_GROUP;
 pub const VERSION: &str = "v1alpha1";
 /// In the state directory.
 pub const FILE: &str = "own.db";
-/// The schema of PostgreSQL that has them, where state is there.
+/// The group of tables on a server that has them, where state is there.
 pub const SCHEMA: &str = "kubefold_own";
 
 /// Why kubefold's own objects cannot be served.
@@ -74,6 +74,10 @@ pub enum OwnStartError {
     /// The database.
     #[error("cannot open kubefold's own objects in PostgreSQL: {0}")]
     Postgres(#[from] PostgresError),
+    /// The same.
+    #[cfg(feature = "mysql")]
+    #[error("cannot open kubefold's own objects in MySQL: {0}")]
+    Mysql(#[from] kubefold_apiserver::storage::MysqlError),
     /// Its Secrets cannot be encrypted with the key of now.
     #[error("the Secrets among kubefold's own objects cannot be encrypted anew: {0}")]
     Renew(StorageError),
@@ -217,11 +221,18 @@ pub async fn open(state_dir: &Path) -> Result<Arc<dyn Storage>, OwnStartError> {
     Ok(Arc::new(Sqlite::open(&state_dir.join(FILE), Bounds::default()).await?))
 }
 
-/// Opens the objects in PostgreSQL.
+/// Opens the objects on a server.
 ///
 /// Errors: see [`OwnStartError`].
 pub async fn open_in(dialer: Dialer) -> Result<Arc<dyn Storage>, OwnStartError> {
-    Ok(Arc::new(Postgres::open_by(dialer, Bounds::default()).await?))
+    Ok(match dialer {
+        Dialer::Postgres(dialer) => Arc::new(Postgres::open_by(dialer, Bounds::default()).await?),
+        #[cfg(feature = "mysql")]
+        Dialer::Mysql(dialer) => {
+            let opened = kubefold_apiserver::storage::Mysql::open_by(dialer, Bounds::default()).await;
+            Arc::new(opened?)
+        }
+    })
 }
 
 /// One kind for each version of it that is served.

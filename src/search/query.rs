@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::HashSet, sync::LazyLock};
 
-use crate::search::{Facts, FieldTerm, Order, Page, facts::first, time};
+use crate::search::{Facts, FieldTerm, Order, OrderBy, OrderField, Page, facts::first, time};
 use kubefold_wire::{
     locate::{self, Paths},
     resource::Gvr,
@@ -137,6 +137,22 @@ impl Query {
     /// Says whether a member's rows may match.
     pub fn admits_cluster(&self, name: &str) -> bool {
         Condition::all_met(&self.clusters, name)
+    }
+
+    /// Of a query that looks into documents, or compares names by more than their bytes, what columns alone decide: more rows match
+    /// it, in any order. `None`: columns decide all of it.
+    pub fn for_columns(&self) -> Option<Self> {
+        let is_of_path = |by: &OrderBy| matches!(by.field, OrderField::Path(_));
+        let (plain, other): (Vec<_>, Vec<_>) =
+            self.fuzzy.iter().cloned().partition(|part| part.is_ascii() && !part.contains('?'));
+        let is_all = self.fields.is_empty() && other.is_empty() && !self.order.fields().iter().any(is_of_path);
+        let rest = || Self { fuzzy: plain, fields: Vec::new(), page: Page::default(), ..self.clone() };
+        (!is_all).then(rest)
+    }
+
+    /// Says whether a row that [`Self::for_columns`] finds matches, by its document, which a JSON parser has accepted.
+    pub fn admits_found(&self, facts: &Facts<'_>, json: &str) -> bool {
+        self.fuzzy.iter().all(|part| contains(facts.name, part)) && self.fields.iter().all(|term| term.matches(json))
     }
 
     /// Says whether a row may match, by what is known without its document.

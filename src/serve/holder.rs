@@ -180,7 +180,7 @@ fn told(waits: &Waits) -> String {
         _ => "",
     };
     match &waits.error {
-        Some(error) => format!("{holder}{place}; PostgreSQL cannot be reached: {error}"),
+        Some(error) => format!("{holder}{place}; the database of the state cannot be reached: {error}"),
         None => format!("{holder}{place}"),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kubefold_sql::{KeyError, Postgres, SealedError, SharedFiles, SqlError, StateKey};
+use kubefold_sql::{KeyError, RemoteState, SealedError, SharedFiles, SqlError, StateKey};
 
 use crate::serve::revoked;
 
@@ -26,12 +26,12 @@ pub(super) const AUTHORITY: [&str; 2] = ["ca.crt", "ca.key"];
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each variant's message says what it is")]
 pub enum SharedError {
-    #[error("{name}, which all replicas share, cannot be kept in PostgreSQL: {source}")]
+    #[error("{name}, which all replicas share, cannot be kept in the database of the state: {source}")]
     Sql { name: String, source: SqlError },
     #[error("{name} cannot be encrypted: {source}")]
     Key { name: String, source: KeyError },
     #[error(
-        "{name}, which all replicas share, cannot be read from PostgreSQL: {source}; give all of them the same --state-key-file"
+        "{name}, which all replicas share, cannot be read from the database of the state: {source}; give all of them the same --state-key-file"
     )]
     Sealed { name: String, source: SealedError },
 }
@@ -39,7 +39,7 @@ pub enum SharedError {
 /// The files in the database, for the process that has it.
 #[derive(Debug)]
 pub struct Shared {
-    state: Arc<Postgres>,
+    state: Arc<RemoteState>,
     files: SharedFiles,
     key: StateKey,
 }
@@ -51,7 +51,7 @@ pub(super) fn is_shared(name: &str) -> bool {
 
 impl Shared {
     /// Those of a database, encrypted with this key.
-    pub fn new(state: Arc<Postgres>, key: StateKey) -> Self {
+    pub fn new(state: Arc<RemoteState>, key: StateKey) -> Self {
         Self { files: SharedFiles::of(&state), state, key }
     }
 

@@ -39,7 +39,7 @@ pub enum StateError {
     #[error("state directory {}: others may enter it (mode {mode:03o}) and it holds private keys; run chmod 700 on it", .path.display())]
     Open { path: PathBuf, mode: u32 },
     #[error(
-        "state directory {}: its certificate authority (ca.crt) is not the one that is in PostgreSQL; move ca.crt and ca.key \
+        "state directory {}: its certificate authority (ca.crt) is not the one that is in the database of the state; move ca.crt and ca.key \
          away to take that one, which clients of the other replicas believe", .path.display()
     )]
     OtherAuthority { path: PathBuf },

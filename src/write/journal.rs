@@ -20,7 +20,7 @@ use std::{
 };
 
 pub use kubefold_sql::KeyFile;
-use kubefold_sql::{Postgres, SqlError};
+use kubefold_sql::{RemoteState, SqlError};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -74,7 +74,7 @@ fn names(members: &[MemberName]) -> String {
 #[derive(Clone, Debug)]
 pub struct Journal {
     table: Table,
-    state: Option<Arc<Postgres>>,
+    state: Option<Arc<RemoteState>>,
     inner: Arc<Mutex<Inner>>,
 }
 
@@ -139,24 +139,24 @@ impl Journal {
         Self::of(Table::open(directory, key)?)
     }
 
-    /// Opens the journal in PostgreSQL, or begins one, as [`Self::open`] does.
+    /// Opens the journal on a server, or begins one, as [`Self::open`] does.
     ///
     /// Blocks; to be called at start. Errors: the database cannot be read and written; the key is not its.
-    pub fn open_in(state: &Arc<Postgres>, key: &KeyFile) -> Result<Self, JournalOpenError> {
+    pub fn open_in(state: &Arc<RemoteState>, key: &KeyFile) -> Result<Self, JournalOpenError> {
         let opened = Table::open_in(state, key)?;
         Ok(Self { state: Some(Arc::clone(state)), ..Self::of(opened)? })
     }
 
-    /// Opens the journal in PostgreSQL, with what the journal in a directory has in place of its own.
+    /// Opens the journal on a server, with what the journal in a directory has in place of its own.
     ///
     /// Blocks. Errors: those of [`Self::open`] and of [`Self::open_in`].
-    pub fn take_over(directory: &Path, state: &Arc<Postgres>, key: &KeyFile) -> Result<Self, JournalOpenError> {
+    pub fn take_over(directory: &Path, state: &Arc<RemoteState>, key: &KeyFile) -> Result<Self, JournalOpenError> {
         let opened = Table::take_over(directory, state, key)?;
         Ok(Self { state: Some(Arc::clone(state)), ..Self::of(opened)? })
     }
 
     /// The database, and how it goes with it. `None`: the journal is in the state directory.
-    pub fn state(&self) -> Option<&Arc<Postgres>> {
+    pub fn state(&self) -> Option<&Arc<RemoteState>> {
         self.state.as_ref()
     }
 
@@ -511,6 +511,7 @@ async fn blocking<T: Send + 'static>(
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt};
 
+    use kubefold_sql::Server;
     use sha2::{Digest, Sha256};
     use tempfile::TempDir;
 
@@ -568,15 +569,31 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn in_postgresql_it_keeps_what_it_keeps_in_a_file() {
         let server = testbed::PostgresServer::start();
+        rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
+        let tls = rustls::ClientConfig::builder().with_root_certificates(rustls::RootCertStore::empty());
+        let of = Server::postgres(&server.database("journal", None), tls.with_no_client_auth()).unwrap();
+        let clear = "SELECT count(*) FROM kubefold.journal_entries WHERE encode(entry, 'escape') LIKE '%kubectl%'";
+        let clear = || server.sql_in("journal", clear);
+        keeps_what_it_keeps_in_a_file(&of, &clear, "drop the schemas kubefold and kubefold_own").await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn in_mysql_it_keeps_what_it_keeps_in_a_file() {
+        let server = testbed::MariadbServer::start();
+        let of = Server::mysql(&server.url("journal"), kubefold_sql::mysql::MysqlTls::default()).unwrap();
+        let clear = "SELECT count(*) FROM journal.kubefold_journal_entries WHERE entry LIKE '%kubectl%'";
+        let clear = || server.sql(clear);
+        keeps_what_it_keeps_in_a_file(&of, &clear, "drop the tables whose names begin with kubefold_").await;
+    }
+
+    /// `clear` counts the entries with text that can be read.
+    async fn keeps_what_it_keeps_in_a_file(server: &Server, clear: &dyn Fn() -> String, without_key: &str) {
         let directory = tempfile::tempdir().unwrap();
         let opened = || {
-            let tls = rustls::ClientConfig::builder().with_root_certificates(rustls::RootCertStore::empty());
-            let (url, mark) = (server.database("journal", None), directory.path().join("mark"));
-            let state = Postgres::open(&url, tls.with_no_client_auth(), &[SCHEMA], mark).unwrap();
-            Journal::open_in(&state, &KeyFile::new(None, directory.path())).unwrap()
+            let state = RemoteState::open(server.clone(), &[SCHEMA], directory.path().join("mark")).unwrap();
+            Journal::open_in(&state, &KeyFile::new(None, directory.path()))
         };
-        rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
-        let journal = opened();
+        let journal = opened().unwrap();
         let a = journal.begin(entry("a", Verb::Create)).await.unwrap();
         let b = journal.begin(entry("b", Verb::Create)).await.unwrap();
         for step in [Step::Unknown("it did not answer".into()), Step::Failed("it is down".into())] {
@@ -601,7 +618,7 @@ mod tests {
         made.members = vec![Listed { member: member("south"), cluster_uid: "c-south".into() }];
         journal.keep_everywhere(made).await;
         drop(journal);
-        let journal = opened();
+        let journal = opened().unwrap();
         let open = journal.open_entries();
         assert_eq!((open.len(), &*open[0].body, open[0].id), (1, "{\"a\":2}", b.id));
         assert_eq!(open[0].targets[1].step, Step::Done { uid: Some("w".into()) });
@@ -613,18 +630,22 @@ mod tests {
         journal.cordon(&member("east"), false).await.unwrap();
         assert_eq!((journal.everywhere().await.len(), journal.cordoned().len()), (0, 0));
         // Bodies are encrypted there, too.
-        let clear = "SELECT count(*) FROM kubefold.journal_entries WHERE encode(entry, 'escape') LIKE '%kubectl%'";
-        assert_eq!(server.sql_in("journal", clear), "0");
+        assert_eq!(clear(), "0");
         drop(journal);
-        fs::remove_file(directory.path().join("state.key")).unwrap();
-        let tls = rustls::ClientConfig::builder().with_root_certificates(rustls::RootCertStore::empty());
-        let (url, mark) = (server.database("journal", None), directory.path().join("mark"));
-        let state = Postgres::open(&url, tls.with_no_client_auth(), &[SCHEMA], mark).unwrap();
-        let error = Journal::open_in(&state, &KeyFile::new(None, directory.path())).unwrap_err();
-        assert!(
-            error.is_of_key() && error.to_string().contains("drop the schemas kubefold and kubefold_own"),
-            "{error}"
-        );
+        // What a file has is taken over in place of it.
+        let (file, key) = (tempfile::tempdir().unwrap(), directory.path().join("state.key"));
+        let in_file = Journal::open(file.path(), &KeyFile::new(Some(key.clone()), file.path())).unwrap();
+        let moved = in_file.begin(entry("moved", Verb::Create)).await.unwrap();
+        in_file.cordon(&member("west"), true).await.unwrap();
+        drop(in_file);
+        let state = RemoteState::open(server.clone(), &[SCHEMA], directory.path().join("mark")).unwrap();
+        let journal = Journal::take_over(file.path(), &state, &KeyFile::new(Some(key.clone()), file.path())).unwrap();
+        assert_eq!(journal.open_entries().iter().map(|open| open.id).collect::<Vec<_>>(), [moved.id]);
+        assert_eq!(journal.cordoned(), BTreeSet::from([member("west")]));
+        drop((journal, state));
+        fs::remove_file(key).unwrap();
+        let error = opened().unwrap_err();
+        assert!(error.is_of_key() && error.to_string().contains(without_key), "{error}");
     }
 
     #[tokio::test]

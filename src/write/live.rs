@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use http::Method;
-use kubefold_sql::Postgres;
+use kubefold_sql::RemoteState;
 use parking_lot::Mutex;
 use tokio::{sync::OwnedMutexGuard, time::Instant};
 
@@ -48,7 +48,7 @@ pub struct LiveFleet {
     keys: Mutex<HashMap<(String, String), Weak<KeyLock>>>,
     pub(super) measured: Measured,
     /// What says whether this process may change members still. `None`: no other one could.
-    lease: Option<Arc<Postgres>>,
+    lease: Option<Arc<RemoteState>>,
 }
 
 type KeyLock = tokio::sync::Mutex<()>;
@@ -72,7 +72,7 @@ impl LiveFleet {
     }
 
     /// Changes members only while this process has the state.
-    pub fn under(self, lease: Option<Arc<Postgres>>) -> Self {
+    pub fn under(self, lease: Option<Arc<RemoteState>>) -> Self {
         Self { lease, ..self }
     }
 

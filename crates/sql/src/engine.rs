@@ -1,4 +1,4 @@
-//! The two engines: a file of SQLite, and a connection to PostgreSQL.
+//! The engines: a file of SQLite, and a connection to a server.
 
 use std::{fmt, fs, os::unix::fs::OpenOptionsExt, path::Path, time::Duration};
 
@@ -7,7 +7,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::{
     MODE,
     error::{OpenError, SqlError},
-    postgres::Session,
+    remote::Session,
     statement::{Inner, Sql, execute},
 };
 
@@ -18,7 +18,7 @@ const PREPARED_MAX: usize = 128;
 
 pub(crate) enum Engine {
     Sqlite(File),
-    Postgres(Box<Session>),
+    Remote(Box<Session>),
 }
 
 /// A file of SQLite.
@@ -64,25 +64,25 @@ impl Engine {
         Ok(Self::Sqlite(connection.into()))
     }
 
-    /// Brings the tables of a schema of PostgreSQL to the newest format.
+    /// Brings a group of tables to the newest format.
     pub(crate) fn open_session(mut session: Session, schema: &str, migrations: &[&str]) -> Result<Self, OpenError> {
         let place = session.place().to_owned();
         let opened = migrate_session(&mut session, schema, migrations);
         match opened.map_err(|cause| OpenError::Sql { place: place.clone(), cause })? {
             format if format > migrations.len() => Err(OpenError::Newer { place, format, known: migrations.len() }),
-            _ => Ok(Self::Postgres(Box::new(session))),
+            _ => Ok(Self::Remote(Box::new(session))),
         }
     }
 
-    pub(crate) fn is_postgres(&self) -> bool {
-        matches!(self, Self::Postgres(_))
+    pub(crate) fn is_remote(&self) -> bool {
+        matches!(self, Self::Remote(_))
     }
 
     /// For a read, outside of a transaction.
     pub(crate) fn sql(&mut self) -> Result<Sql<'_>, SqlError> {
         Ok(Sql(match self {
             Self::Sqlite(file) => Inner::Sqlite(&file.connection),
-            Self::Postgres(session) => Inner::Postgres(session.link()?),
+            Self::Remote(session) => Inner::Remote(session.link()?),
         }))
     }
 
@@ -97,16 +97,16 @@ impl Engine {
                 ended?;
                 Ok(done)
             }
-            Self::Postgres(session) => session.read(|link| work(Sql(Inner::Postgres(link)))),
+            Self::Remote(session) => session.read(|link| work(Sql(Inner::Remote(link)))),
         }
     }
 
-    /// Begins a transaction. PostgreSQL syncs each: a server that is killed loses what it has not synced, and this process would
+    /// Begins a transaction. A server syncs each: a server that is killed loses what it has not synced, and this process would
     /// go on behind the gap.
     pub(crate) fn begin(&mut self, is_synced: bool) -> Result<(), SqlError> {
         match self {
             Self::Sqlite(file) => Ok(file.begin(is_synced)?),
-            Self::Postgres(session) => session.begin().map(|_| ()),
+            Self::Remote(session) => session.begin().map(|_| ()),
         }
     }
 
@@ -116,14 +116,14 @@ impl Engine {
             Self::Sqlite(File { connection, .. }) => {
                 (!connection.is_autocommit()).then_some(Sql(Inner::Sqlite(connection)))
             }
-            Self::Postgres(session) => session.transaction().map(|link| Sql(Inner::Postgres(link))),
+            Self::Remote(session) => session.transaction().map(|link| Sql(Inner::Remote(link))),
         }
     }
 
     /// Commits it, or undoes it.
     pub(crate) fn commit(&mut self) -> Result<(), SqlError> {
         let connection = match self {
-            Self::Postgres(session) => return session.commit(),
+            Self::Remote(session) => return session.commit(),
             Self::Sqlite(file) => &file.connection,
         };
         if connection.is_autocommit() {
@@ -137,13 +137,13 @@ impl Engine {
         committed
     }
 
-    /// Writes the file anew. PostgreSQL does that by itself.
+    /// Writes the file anew. A server does that by itself.
     pub(crate) fn compact(&self) -> Result<(), SqlError> {
         match self {
             Self::Sqlite(File { connection, .. }) => {
                 Ok(connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)")?)
             }
-            Self::Postgres(_) => Ok(()),
+            Self::Remote(_) => Ok(()),
         }
     }
 
@@ -156,7 +156,7 @@ impl Engine {
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.is_postgres() { "PostgreSQL" } else { "SQLite" })
+        f.write_str(if self.is_remote() { "a server" } else { "SQLite" })
     }
 }
 
@@ -191,15 +191,25 @@ fn migrate(connection: &mut Connection, format: usize, migration: &str) -> rusql
     transaction.commit()
 }
 
-/// Runs what is missing in one transaction. Gives the format that was found where it is newer.
+/// Runs what is missing. Gives the format that was found where it is newer.
 fn migrate_session(session: &mut Session, schema: &str, migrations: &[&str]) -> Result<usize, SqlError> {
-    let sql = Sql(Inner::Postgres(session.begin()?));
+    let sql = Sql(Inner::Remote(session.begin()?));
     let name = crate::Value::Text(schema);
     let found: Option<i64> =
         sql.row("SELECT format FROM kubefold.formats WHERE tables = ?1", &[name], |row| row.get(0))?;
     let format = found.and_then(|format| usize::try_from(format).ok()).unwrap_or(0);
     if format < migrations.len() {
-        migrations.iter().skip(format).try_for_each(|migration| sql.batch(migration))?;
+        if session.is_transactional() {
+            let sql = Sql(Inner::Remote(session.transaction().ok_or_else(SqlError::ended)?));
+            migrations.iter().skip(format).try_for_each(|migration| sql.batch(migration))?;
+        } else {
+            // A definition commits what is open, and is not undone with what follows: each may run again.
+            session.commit()?;
+            let sql = Sql(Inner::Remote(session.link()?));
+            migrations.iter().skip(format).try_for_each(|migration| sql.batch(migration))?;
+            session.begin()?;
+        }
+        let sql = Sql(Inner::Remote(session.transaction().ok_or_else(SqlError::ended)?));
         let newest = crate::Value::Integer(i64::try_from(migrations.len()).unwrap_or(i64::MAX));
         let note =
             "INSERT INTO kubefold.formats VALUES (?1, ?2) ON CONFLICT (tables) DO UPDATE SET format = excluded.format";

@@ -5,7 +5,10 @@ use std::{error::Error as StdError, io, path::PathBuf, sync::Arc};
 use rusqlite::{ErrorCode, ffi};
 use tokio_postgres::error::SqlState;
 
-use crate::key::{KeyError, SealedError};
+use crate::{
+    failure::{Failure, FailureKind},
+    key::{KeyError, SealedError},
+};
 
 /// Why a database of state cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +55,8 @@ enum Cause {
     Sqlite(rusqlite::Error),
     #[error("{}", why(.0))]
     Postgres(tokio_postgres::Error),
+    #[error(transparent)]
+    Server(Failure),
     #[error("{0}")]
     Away(String),
     #[error("{0}")]
@@ -69,6 +74,12 @@ impl From<rusqlite::Error> for SqlError {
 impl From<tokio_postgres::Error> for SqlError {
     fn from(error: tokio_postgres::Error) -> Self {
         Self::of(Cause::Postgres(error))
+    }
+}
+
+impl From<Failure> for SqlError {
+    fn from(failure: Failure) -> Self {
+        Self::of(Cause::Server(failure))
     }
 }
 
@@ -94,7 +105,7 @@ impl SqlError {
         Self::of(Cause::Value(cause.into()))
     }
 
-    /// PostgreSQL cannot be reached, and may be again.
+    /// The server cannot be reached, and may be again.
     pub(crate) fn away(why: String) -> Self {
         Self::of(Cause::Away(why))
     }
@@ -120,12 +131,13 @@ impl SqlError {
         match &*self.cause {
             Cause::Sqlite(error) => error.sqlite_error_code() == Some(ErrorCode::DiskFull),
             Cause::Postgres(error) => error.code() == Some(&SqlState::DISK_FULL),
+            Cause::Server(failure) => failure.kind == FailureKind::Full,
             Cause::Away(_) | Cause::Lost(_) | Cause::Value(_) => false,
         }
     }
 
     /// Says whether the write may be there later. In SQLite: after the process has ended, unless a later one is stored before,
-    /// since the disk failed after it had taken the whole commit, such as while it synced it. In PostgreSQL: the connection was
+    /// since the disk failed after it had taken the whole commit, such as while it synced it. On a server: the connection was
     /// lost before it said whether it had committed.
     ///
     /// Source: SQLite's `sqlite3WalFrames`. The frames of a commit are all written before they are synced, and the next
@@ -142,6 +154,7 @@ impl SqlError {
                         [SqlState::DISK_FULL, SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED];
                     !error.code().is_some_and(|code| certain.contains(code))
                 }
+                Cause::Server(failure) => !failure.is_certain(),
                 Cause::Away(_) => true,
                 Cause::Lost(_) | Cause::Value(_) => false,
             }
@@ -156,6 +169,7 @@ impl SqlError {
             Cause::Postgres(error) => {
                 error.code().is_some_and(|code| [SqlState::DATA_CORRUPTED, SqlState::INDEX_CORRUPTED].contains(code))
             }
+            Cause::Server(failure) => failure.kind == FailureKind::Damaged,
             Cause::Away(_) | Cause::Lost(_) | Cause::Value(_) => false,
         }
     }
@@ -168,17 +182,18 @@ impl SqlError {
         let of_disk = [CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, PermissionDenied, ReadOnly, SystemIoFailure];
         match &*self.cause {
             Cause::Sqlite(error) => error.sqlite_error_code().is_some_and(|code| of_disk.contains(&code)),
-            Cause::Postgres(_) => !self.is_damaged(),
+            Cause::Postgres(_) | Cause::Server(_) => !self.is_damaged(),
             Cause::Away(_) | Cause::Lost(_) => true,
             Cause::Value(_) => false,
         }
     }
 
-    /// Says whether PostgreSQL cannot be reached, does not answer, or ends: it may be there again later.
+    /// Says whether the server cannot be reached, does not answer, or ends: it may be there again later.
     pub fn is_away(&self) -> bool {
         match &*self.cause {
             Cause::Away(_) => true,
             Cause::Postgres(error) => is_connection(error),
+            Cause::Server(failure) => failure.is_away(),
             Cause::Sqlite(_) | Cause::Lost(_) | Cause::Value(_) => false,
         }
     }
@@ -193,8 +208,19 @@ impl SqlError {
         self.postgres().and_then(tokio_postgres::Error::code) == Some(&SqlState::LOCK_NOT_AVAILABLE)
     }
 
+    /// Says whether the user may not do this.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn is_access(&self) -> bool {
+        matches!(&*self.cause, Cause::Server(failure) if failure.kind == FailureKind::Access)
+    }
+
+    /// Says whether the connection ended, rather than that nothing was answered for long.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_away() && matches!(&*self.cause, Cause::Postgres(_) | Cause::Server(_))
+    }
+
     /// What PostgreSQL said.
-    pub(crate) fn postgres(&self) -> Option<&tokio_postgres::Error> {
+    fn postgres(&self) -> Option<&tokio_postgres::Error> {
         match &*self.cause {
             Cause::Postgres(error) => Some(error),
             _ => None,

@@ -1,10 +1,17 @@
 #![doc = include_str!("../README.md")]
 
+mod backend;
+mod blocking;
 mod engine;
 mod error;
+mod failure;
 mod key;
+#[cfg(feature = "mysql")]
+pub mod mysql;
 pub mod postgres;
 mod readers;
+mod remote;
+mod server;
 mod statement;
 mod take_over;
 mod value;
@@ -19,13 +26,14 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::{engine::Engine, postgres::Session, readers::Readers};
+use crate::{engine::Engine, readers::Readers, remote::Session};
 pub use crate::{
+    backend::{Announcement, Holder, RemoteError, Replica, Words},
     error::{OpenError, SqlError},
+    failure::{Failure, FailureKind},
     key::{KeyError, KeyFile, SealedError, StateKey},
-    postgres::{
-        Announcement, Candidate, Holder, Postgres, PostgresError, PostgresFigures, Replica, SharedFiles, Waits,
-    },
+    remote::{Candidate, LOOK_EVERY, RemoteFigures, RemoteState, SharedFiles, Waits},
+    server::{Dialer, Server},
     statement::{Sql, Statement},
     value::{Column, Row, Value},
 };
@@ -35,11 +43,11 @@ const MODE: u32 = 0o600;
 
 /// How long a write that nobody waits for is put off at most.
 const LATER: Duration = Duration::from_millis(200);
-/// How long one is put off further while PostgreSQL cannot be reached.
+/// How long one is put off further while the server cannot be reached.
 const MUCH_LATER: Duration = Duration::from_secs(1);
-/// Writes that wait for PostgreSQL, each with a thread of its own. Further ones are refused.
+/// Writes that wait for a server, each with a thread of its own. Further ones are refused.
 const WAITING_MAX: usize = 128;
-/// Writes that are put off until PostgreSQL can be reached. Further ones fail.
+/// Writes that are put off until the server can be reached. Further ones fail.
 const LATER_MAX: usize = 1 << 16;
 
 /// When a write is answered.
@@ -47,18 +55,29 @@ const LATER_MAX: usize = 1 << 16;
 pub enum Durability {
     /// Once it is on disk: it survives a loss of power.
     Synced,
-    /// Once the operating system has it: it survives the end of the process. PostgreSQL syncs it, too.
+    /// Once the operating system has it: it survives the end of the process. A server syncs it, too.
     Written,
 }
 
-/// A database of state: a file of SQLite, or a schema of PostgreSQL. Cheap to clone.
+/// The statements that bring tables of a server to the newest format, oldest first, in the words of each. One that was released is
+/// never changed.
+#[derive(Clone, Copy, Debug)]
+pub struct Migrations<'a> {
+    /// Of PostgreSQL. Numbers are `bigint`, and text that is ordered has the collation `"C"`, which is SQLite's.
+    pub postgres: &'a [&'a str],
+    /// Of MySQL and MariaDB. Numbers are `BIGINT`, and text is `VARBINARY`. MySQL commits each of these statements at once, so each
+    /// may run again: a table is made with `CREATE TABLE IF NOT EXISTS`.
+    pub mysql: &'a [&'a str],
+}
+
+/// A database of state: a file of SQLite, or a group of tables on a server. Cheap to clone.
 #[derive(Clone)]
 pub struct Database(Arc<Shared>);
 
 struct Shared {
     engine: Mutex<Engine>,
     readers: Readers,
-    is_postgres: bool,
+    is_remote: bool,
     /// What the next commit takes.
     queue: Mutex<Vec<Queued>>,
     /// Whether a thread is going to commit what was put off.
@@ -81,7 +100,7 @@ type Answer = Box<dyn FnOnce(Result<(), SqlError>) + Send>;
 
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Database").field("is_postgres", &self.0.is_postgres).finish_non_exhaustive()
+        f.debug_struct("Database").field("is_remote", &self.0.is_remote).finish_non_exhaustive()
     }
 }
 
@@ -96,27 +115,28 @@ impl Database {
         Ok(Self::of(Engine::open_file(path, migrations)?, Readers::of_file(path)))
     }
 
-    /// Opens the tables of a schema of PostgreSQL, with a connection of their own, and brings them to the newest format.
-    ///
-    /// Shape: `migrations` as those of [`Self::open`], in the words of PostgreSQL. Numbers are `bigint`, and text that is
-    /// ordered has the collation `"C"`, which is SQLite's.
+    /// Opens a group of tables of a server, with a connection of their own, and brings them to the newest format. In PostgreSQL it is
+    /// a schema; in MySQL the names of the tables begin with that of the group.
     ///
     /// Blocks. Errors: see [`OpenError`].
-    pub fn open_in(state: &Arc<Postgres>, schema: &str, migrations: &[&str]) -> Result<Self, OpenError> {
-        let session = Session::new(Arc::clone(state), schema);
-        Ok(Self::of(Engine::open_session(session, schema, migrations)?, Readers::of_schema(state, schema)))
+    pub fn open_in(state: &Arc<RemoteState>, schema: &str, migrations: Migrations<'_>) -> Result<Self, OpenError> {
+        let migrations = state.server().words(migrations.postgres, migrations.mysql);
+        let tables: Arc<[String]> = state.server().tables_of(migrations).into();
+        let session = Session::new(Arc::clone(state), schema, Arc::clone(&tables));
+        let engine = Engine::open_session(session, schema, migrations)?;
+        Ok(Self::of(engine, Readers::of_schema(state, schema, tables)))
     }
 
     fn of(engine: Engine, readers: Readers) -> Self {
-        let is_postgres = engine.is_postgres();
+        let is_remote = engine.is_remote();
         let (queue, later) = (Mutex::default(), Mutex::default());
-        Self(Arc::new(Shared { engine: Mutex::new(engine), readers, is_postgres, queue, later }))
+        Self(Arc::new(Shared { engine: Mutex::new(engine), readers, is_remote, queue, later }))
     }
 
     /// Writes, and returns once that is stored as `durability` says. Writers that wait at the same time share a commit; each
     /// write is stored whole or not at all, whatever becomes of the others.
     ///
-    /// Blocks. Errors: a statement failed, or the commit did; PostgreSQL cannot be reached, or too many wait for it.
+    /// Blocks. Errors: a statement failed, or the commit did; the server cannot be reached, or too many wait for it.
     pub fn write<T: Send + 'static>(
         &self,
         durability: Durability,
@@ -139,7 +159,7 @@ impl Database {
     }
 
     /// Writes with the next commit, at the latest after 200 ms or when the last [`Database`] of the file is dropped. So it survives
-    /// neither a process that is killed before, nor a loss of power. `failed` hears why it was not written. While PostgreSQL
+    /// neither a process that is killed before, nor a loss of power. `failed` hears why it was not written. While a server
     /// cannot be reached, 65,536 of them wait for it.
     ///
     /// Does not block.
@@ -161,7 +181,7 @@ impl Database {
         self.0.begin_later();
     }
 
-    /// Writes the file anew, so that nothing stays in it of what was deleted or written over. PostgreSQL does that by itself.
+    /// Writes the file anew, so that nothing stays in it of what was deleted or written over. A server does that by itself.
     ///
     /// Blocks. Errors: the disk refuses, or another process reads the file.
     pub fn compact(&self) -> Result<(), SqlError> {
@@ -171,7 +191,7 @@ impl Database {
 
     /// Reads what is stored, what was put off included.
     ///
-    /// Blocks, also on writers. Errors: a statement failed, or PostgreSQL cannot be reached.
+    /// Blocks, also on writers. Errors: a statement failed, or the server cannot be reached.
     pub fn read<T>(&self, work: impl FnOnce(Sql<'_>) -> Result<T, SqlError>) -> Result<T, SqlError> {
         self.0.commit_rest();
         work(self.0.engine.lock().sql()?)
@@ -197,8 +217,8 @@ impl Drop for Shared {
 impl Shared {
     fn enqueue(&self, queued: Queued) -> Result<(), SqlError> {
         let mut queue = self.queue.lock();
-        if self.is_postgres && queue.iter().filter(|queued| !queued.is_later).count() >= WAITING_MAX {
-            return Err(SqlError::away(format!("{WAITING_MAX} writes wait for PostgreSQL already")));
+        if self.is_remote && queue.iter().filter(|queued| !queued.is_later).count() >= WAITING_MAX {
+            return Err(SqlError::away(format!("{WAITING_MAX} writes wait for the database already")));
         }
         queue.push(queued);
         Ok(())
@@ -217,7 +237,7 @@ impl Shared {
                 let Some(shared) = Weak::upgrade(&shared) else { return };
                 *shared.later.lock() = false;
                 shared.commit_rest();
-                // PostgreSQL cannot be reached.
+                // The server cannot be reached.
                 if shared.queue.lock().is_empty() || mem::replace(&mut *shared.later.lock(), true) {
                     return;
                 }
@@ -259,10 +279,10 @@ impl Shared {
         answers.into_iter().for_each(|tell| tell(committed.clone()));
     }
 
-    /// Tells those who wait. What nobody waits for is kept until PostgreSQL can be reached, as far as there is room.
+    /// Tells those who wait. What nobody waits for is kept until the server can be reached, as far as there is room.
     fn not_begun(&self, waiting: Vec<Queued>, error: &SqlError) {
         let (mut kept, told): (Vec<_>, Vec<_>) =
-            waiting.into_iter().partition(|queued| queued.is_later && self.is_postgres && error.is_away());
+            waiting.into_iter().partition(|queued| queued.is_later && self.is_remote && error.is_away());
         let beyond = kept.split_off(kept.len().min(LATER_MAX));
         if !kept.is_empty() {
             let mut queue = self.queue.lock();
@@ -277,7 +297,10 @@ impl Shared {
 fn in_savepoint<T>(sql: Sql<'_>, work: impl FnOnce(Sql<'_>) -> Result<T, SqlError>) -> Result<T, SqlError> {
     sql.savepoint(&["SAVEPOINT one"])?;
     let done = work(sql);
-    let end: &[&str] = if done.is_ok() { &["RELEASE one"] } else { &["ROLLBACK TO one", "RELEASE one"] };
+    let end: &[&str] = match done.is_ok() {
+        true => &["RELEASE SAVEPOINT one"],
+        false => &["ROLLBACK TO SAVEPOINT one", "RELEASE SAVEPOINT one"],
+    };
     let ended = sql.savepoint(end);
     let done = done?;
     ended?;

@@ -7,7 +7,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::{
     engine::Engine,
     error::SqlError,
-    postgres::{Postgres, Session},
+    remote::{RemoteState, Session},
     statement::Sql,
 };
 
@@ -48,9 +48,10 @@ impl Readers {
         Self::new(Box::new(move || Engine::open_to_read(&path)))
     }
 
-    pub(crate) fn of_schema(state: &Arc<Postgres>, schema: &str) -> Self {
+    pub(crate) fn of_schema(state: &Arc<RemoteState>, schema: &str, tables: Arc<[String]>) -> Self {
         let (state, schema) = (Arc::clone(state), schema.to_owned());
-        Self::new(Box::new(move || Ok(Engine::Postgres(Box::new(Session::new(Arc::clone(&state), &schema))))))
+        let session = move || Session::new(Arc::clone(&state), &schema, Arc::clone(&tables));
+        Self::new(Box::new(move || Ok(Engine::Remote(Box::new(session())))))
     }
 
     fn new(open: Open) -> Self {
@@ -60,7 +61,7 @@ impl Readers {
 
     /// Reads as of one moment.
     ///
-    /// Blocks. Errors: a statement failed, or PostgreSQL cannot be reached; too many read, or wait to.
+    /// Blocks. Errors: a statement failed, or the server cannot be reached; too many read, or wait to.
     pub(crate) fn read<T>(&self, work: impl FnOnce(Sql<'_>) -> Result<T, SqlError>) -> Result<T, SqlError> {
         let mut taken = self.take()?;
         let mut engine = taken.engine.take().map_or_else(&self.open, Ok)?;

@@ -1,26 +1,27 @@
-//! What a write and a read may do: one dialect for both engines.
+//! What a write and a read may do: one dialect for all engines.
 
 use std::cell::RefCell;
 
 use rusqlite::{CachedStatement, Connection, params_from_iter};
 
 use crate::{
+    backend::{Link, Words},
     error::SqlError,
-    postgres::Link,
-    value::{Found, Row, Value},
+    value::{Row, Value},
 };
 
 /// A transaction, or a read. Cheap to copy.
 ///
-/// Statements have numbered parameters (`?1`), and are what both SQLite and PostgreSQL take: `INSERT ... ON CONFLICT (key)
-/// DO UPDATE SET ...` rather than `INSERT OR REPLACE`, `CASE` rather than `iif`. They stay prepared.
+/// Statements have numbered parameters (`?1`), and are what SQLite and PostgreSQL take: `INSERT ... ON CONFLICT (key)
+/// DO UPDATE SET ...` rather than `INSERT OR REPLACE`, `CASE` rather than `iif`. For MySQL they are said in its words: `mysql`. They
+/// stay prepared.
 #[derive(Clone, Copy)]
 pub struct Sql<'a>(pub(crate) Inner<'a>);
 
 #[derive(Clone, Copy)]
 pub(crate) enum Inner<'a> {
     Sqlite(&'a Connection),
-    Postgres(&'a Link),
+    Remote(&'a dyn Link),
 }
 
 /// A prepared statement, for who executes it often.
@@ -28,20 +29,23 @@ pub struct Statement<'a>(Prepared<'a>);
 
 enum Prepared<'a> {
     Sqlite(RefCell<CachedStatement<'a>>),
-    Postgres(&'a Link, tokio_postgres::Statement),
+    Remote(&'a dyn Link, Box<str>),
 }
 
 impl<'a> Sql<'a> {
-    /// Says whether this is PostgreSQL: for the few statements that cannot be the same in both.
-    pub fn is_postgres(self) -> bool {
-        matches!(self.0, Inner::Postgres(_))
+    /// Says which engine this is: for the few statements that cannot be the same for all.
+    pub fn words(self) -> Words {
+        match self.0 {
+            Inner::Sqlite(_) => Words::Sqlite,
+            Inner::Remote(link) => link.words(),
+        }
     }
 
     /// Prepares a statement.
     pub fn prepare(self, statement: &str) -> Result<Statement<'a>, SqlError> {
         Ok(Statement(match self.0 {
             Inner::Sqlite(connection) => Prepared::Sqlite(RefCell::new(connection.prepare_cached(statement)?)),
-            Inner::Postgres(link) => Prepared::Postgres(link, link.prepare(statement)?),
+            Inner::Remote(link) => Prepared::Remote(link, statement.into()),
         }))
     }
 
@@ -54,7 +58,7 @@ impl<'a> Sql<'a> {
     pub fn batch(self, statements: &str) -> Result<(), SqlError> {
         match self.0 {
             Inner::Sqlite(connection) => Ok(connection.execute_batch(statements)?),
-            Inner::Postgres(link) => link.batch(statements),
+            Inner::Remote(link) => link.batch(statements),
         }
     }
 
@@ -104,7 +108,7 @@ impl<'a> Sql<'a> {
     pub(crate) fn savepoint(self, statements: &[&str]) -> Result<(), SqlError> {
         match self.0 {
             Inner::Sqlite(connection) => Ok(statements.iter().try_for_each(|one| execute(connection, one))?),
-            Inner::Postgres(link) => {
+            Inner::Remote(link) => {
                 link.lead(&statements.join("; "));
                 Ok(())
             }
@@ -117,11 +121,11 @@ impl Statement<'_> {
     pub fn execute(&self, values: &[Value<'_>]) -> Result<usize, SqlError> {
         match &self.0 {
             Prepared::Sqlite(statement) => Ok(statement.borrow_mut().execute(params_from_iter(values))?),
-            Prepared::Postgres(link, statement) => link.execute(statement, values.iter().copied()),
+            Prepared::Remote(link, statement) => link.execute(statement, values),
         }
     }
 
-    /// Executes it for the parameters of many rows. PostgreSQL is sent the next ones before it has answered the first.
+    /// Executes it for the parameters of many rows. A server is not waited for between any two of them.
     pub fn execute_all<'v, const N: usize>(
         &self,
         rows: impl IntoIterator<Item = [Value<'v>; N]>,
@@ -131,7 +135,7 @@ impl Statement<'_> {
                 let mut statement = statement.borrow_mut();
                 rows.into_iter().try_for_each(|row| Ok(statement.execute(params_from_iter(row)).map(drop)?))
             }
-            Prepared::Postgres(link, statement) => link.execute_all(statement, rows),
+            Prepared::Remote(link, statement) => link.execute_all(statement, &mut rows.into_iter().map(Vec::from)),
         }
     }
 
@@ -146,11 +150,11 @@ impl Statement<'_> {
                 let mut statement = statement.borrow_mut();
                 let mut rows = statement.query(params_from_iter(values))?;
                 while let Some(row) = rows.next()? {
-                    take(Row(Found::Sqlite(row)))?;
+                    take(Row(row))?;
                 }
                 Ok(())
             }
-            Prepared::Postgres(link, statement) => link.each(statement, values, |row| take(Row(Found::Postgres(row)))),
+            Prepared::Remote(link, statement) => link.each(statement, values, &mut take),
         }
     }
 }

@@ -26,7 +26,7 @@ impl Database {
         let tables = tables.iter().map(|name| read(&from, name)).collect::<Result<Vec<_>, _>>()?;
         self.write(Durability::Synced, move |sql| {
             for table in tables.iter().rev() {
-                sql.execute(&format!("DELETE FROM {}", quoted(table.name)), &[])?;
+                sql.execute(&format!("DELETE FROM {}", table.name), &[])?;
             }
             let mut count = 0;
             for table in &tables {
@@ -46,12 +46,12 @@ impl Table {
     fn insert(&self) -> String {
         let columns: Vec<String> = self.columns.iter().map(|column| quoted(column)).collect();
         let values: Vec<String> = (1..=columns.len()).map(|number| format!("?{number}")).collect();
-        format!("INSERT INTO {} ({}) VALUES ({})", quoted(self.name), columns.join(", "), values.join(", "))
+        format!("INSERT INTO {} ({}) VALUES ({})", self.name, columns.join(", "), values.join(", "))
     }
 }
 
 fn read(from: &Connection, name: &'static str) -> Result<Table, SqlError> {
-    let mut statement = from.prepare(&format!("SELECT * FROM {}", quoted(name)))?;
+    let mut statement = from.prepare(&format!("SELECT * FROM {name}"))?;
     let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let row = |row: &rusqlite::Row<'_>| (0..columns.len()).map(|at| row.get(at)).collect();
     let rows = statement.query_map([], row)?.collect::<Result<_, _>>()?;

@@ -2,22 +2,26 @@
 #![allow(clippy::unwrap_used, reason = "tests: a failure is a failed test, in their helper functions too")]
 
 use std::{
-    path::Path,
     sync::{Arc, LazyLock},
     thread,
 };
 
-use kubefold_sql::{Database, Durability, OpenError, Postgres, SqlError, Value, params};
+use kubefold_sql::{
+    Database, Durability, Migrations, OpenError, RemoteState, Server, SqlError, Value, mysql::MysqlTls, params,
+};
 use parking_lot::Mutex;
 use rustls::{ClientConfig, RootCertStore};
 use tempfile::TempDir;
-use testbed::PostgresServer;
+use testbed::{MariadbServer, PostgresServer};
 
-/// One for all tests, each in a database of its own. It ends with the process.
-static SERVER: LazyLock<PostgresServer> = LazyLock::new(PostgresServer::start);
+/// One of each for all tests, each test in a database of its own. It ends with the process.
+static POSTGRES_SERVER: LazyLock<PostgresServer> = LazyLock::new(PostgresServer::start);
+static MARIADB_SERVER: LazyLock<MariadbServer> = LazyLock::new(MariadbServer::start);
 
 const SQLITE: &str = "CREATE TABLE things (id INTEGER PRIMARY KEY, name TEXT UNIQUE, data BLOB) STRICT";
 const POSTGRES: &str = "CREATE TABLE things (id bigint PRIMARY KEY, name text COLLATE \"C\" UNIQUE, data bytea)";
+const MYSQL: &str = "CREATE TABLE IF NOT EXISTS things
+    (id BIGINT NOT NULL PRIMARY KEY, name VARBINARY(255) UNIQUE, data LONGBLOB) ENGINE = InnoDB";
 
 /// What opens a database again and again.
 trait Engine {
@@ -32,25 +36,28 @@ impl Engine for File {
     }
 }
 
-struct Server(Arc<Postgres>);
+struct Remote(Arc<RemoteState>);
 
-impl Engine for Server {
+impl Engine for Remote {
     fn open(&self, later: &[&str]) -> Result<Database, OpenError> {
-        Database::open_in(&self.0, "kubefold", &[&[POSTGRES], later].concat())
+        let (postgres, mysql) = ([&[POSTGRES], later].concat(), [&[MYSQL], later].concat());
+        Database::open_in(&self.0, "kubefold", Migrations { postgres: &postgres, mysql: &mysql })
     }
 }
 
-/// Runs a test on both engines.
+/// Runs a test on each engine.
 fn on_each(name: &str, test: impl Fn(&dyn Engine)) {
     test(&File(tempfile::tempdir().unwrap()));
-    let folder = tempfile::tempdir().unwrap();
-    test(&Server(state(name, folder.path())));
-}
-
-fn state(name: &str, folder: &Path) -> Arc<Postgres> {
     rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
     let tls = ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
-    Postgres::open(&SERVER.database(name, None), tls, &["kubefold"], folder.join("mark")).unwrap()
+    for server in [
+        Server::postgres(&POSTGRES_SERVER.database(name, None), tls),
+        Server::mysql(&MARIADB_SERVER.url(name), MysqlTls::default()),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let state = RemoteState::open(server.unwrap(), &["kubefold"], folder.path().join("mark")).unwrap();
+        test(&Remote(state));
+    }
 }
 
 fn insert(database: &Database, id: i64) -> Result<(), SqlError> {
@@ -82,7 +89,7 @@ fn no_write_waits_for_a_read_aside_which_sees_one_moment() {
         });
         assert_eq!(both.unwrap(), (vec![1], vec![1]));
         let refused = database.read_aside(|sql| sql.execute("INSERT INTO things (id) VALUES (3)", &[]));
-        assert!(refused.unwrap_err().to_string().contains("read"), "it writes nothing");
+        assert!(refused.unwrap_err().to_string().to_lowercase().contains("read"), "it writes nothing");
         assert_eq!(database.read_aside(seen).unwrap(), [1, 2], "a connection on which a read failed goes on");
     });
 }

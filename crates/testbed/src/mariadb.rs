@@ -18,9 +18,7 @@ impl Engine for Mariadb {
     const MAKE_JANE: &'static str = "CREATE USER jane@'%' IDENTIFIED BY 's3cret' REQUIRE SSL";
 
     fn sql(server: &MariadbServer, statements: &str) -> String {
-        let mut command = Command::new("mariadb");
-        command.args(["--no-defaults", "--batch", "--skip-column-names", "--user=root", "--execute", statements]);
-        printed(command.arg("--socket").arg(server.socket()), statements)
+        printed(&mut server.client(statements), statements)
     }
 }
 
@@ -31,6 +29,21 @@ impl MariadbServer {
         self.sql(&format!("CREATE DATABASE IF NOT EXISTS `{name}`; GRANT ALL ON `{name}`.* TO jane@'%'"));
         let port = self.tls_port();
         format!("mysql://jane:{password}@{host}:{port}/{name}")
+    }
+
+    fn client(&self, statements: &str) -> Command {
+        let mut command = Command::new("mariadb");
+        command.args(["--no-defaults", "--batch", "--skip-column-names", "--user=root", "--execute", statements]);
+        command.arg("--socket").arg(self.socket());
+        command
+    }
+
+    /// Ends connections of clients, by a condition on `information_schema.processlist`.
+    pub fn cut(&self, which: &str) {
+        let ids = self.sql(&format!("SELECT id FROM information_schema.processlist WHERE {which}"));
+        let kill: String = ids.lines().map(|id| format!("KILL CONNECTION {id};")).collect();
+        // Some may have ended by themselves meanwhile.
+        self.client(&kill).arg("--force").output().unwrap();
     }
 
     /// The socket on which it listens.

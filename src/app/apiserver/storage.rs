@@ -92,10 +92,7 @@ impl FromStr for StorageUrl {
             ("postgres" | "postgresql", _) => {
                 database::postgres_url(text).map(Self::Postgres).ok_or(UrlError::Postgres)
             }
-            ("mysql" | "mariadb", _) => match rest.strip_prefix("//") {
-                Some(place) if !place.is_empty() => Ok(Self::Mysql(text.trim().to_owned())),
-                _ => Err(UrlError::Mysql),
-            },
+            ("mysql" | "mariadb", _) => database::mysql_url(text).map(Self::Mysql).ok_or(UrlError::Mysql),
             ("etcd", _) => Ok(Self::Etcd(text.trim().parse()?)),
             (other, _) => Err(UrlError::Scheme(other.to_owned())),
         }

@@ -7,14 +7,14 @@ use std::{
     time::Duration,
 };
 
-use kubefold_sql::{Database, Postgres, params};
+use kubefold_sql::{Database, RemoteState, Server, mysql::MysqlTls, params};
 use kubefold_wire::{
     resource::Gvr,
     selector::{FieldPath, LabelSelector, Operator},
 };
 use proptest::{prelude::*, sample::select, test_runner::TestRunner};
 use rustls::{ClientConfig, RootCertStore};
-use testbed::PostgresServer;
+use testbed::{MariadbServer, PostgresServer};
 
 use super::*;
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
         deleted::index,
         file::{digest_of, signed},
         stored::held_statement,
-        tables::POSTGRES_MIGRATIONS,
+        tables::REMOTE_MIGRATIONS,
     },
     search::{
         Condition, Created, Facts, FieldOperator, FieldTerm, Order, OrderBy, OrderField, Page, Paged, Parameters,
@@ -402,9 +402,7 @@ fn postgresql_gives_the_same_rows_in_the_same_order_and_pages() {
     let (server, folder) = (PostgresServer::start(), tempfile::tempdir().unwrap());
     rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
     let tls = ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
-    let (url, mark) = (server.database("search", None), folder.path().join("mark"));
-    let state = Postgres::open(&url, tls, &["kubefold", "kubefold_mirror"], mark).unwrap();
-    let file = File::of(Database::open_in(&state, "kubefold_mirror", &POSTGRES_MIGRATIONS).unwrap(), None, true);
+    let file = tables(Server::postgres(&server.database("search", None), tls).unwrap(), folder.path());
     looks_keys_up_without_statistics(&file);
     let mut runner = TestRunner::new(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() });
     let all = runner.run(&asked(), |asked| {
@@ -436,9 +434,46 @@ fn postgresql_gives_the_same_rows_in_the_same_order_and_pages() {
     waits_for_no_write(file);
 }
 
+#[test]
+fn mysql_gives_the_same_rows_in_the_same_order_and_pages() {
+    let (server, folder) = (MariadbServer::start(), tempfile::tempdir().unwrap());
+    let file = tables(Server::mysql(&server.url("search"), MysqlTls::default()).unwrap(), folder.path());
+    let mut runner = TestRunner::new(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() });
+    let all = runner.run(&asked(), |asked| {
+        filled(&file, &asked.objects);
+        asked.agrees(|query, of| file.search(query, of).unwrap())
+    });
+    all.unwrap_or_else(|error| panic!("{error}"));
+    let [namespace, name, place, label] = living_plans(&file);
+    for (plan, index) in
+        [(&namespace, "objects_living"), (&name, "objects_named"), (&place, "objects_living"), (&label, "labels_value")]
+    {
+        assert!(plan.contains(index), "{plan}");
+    }
+    // MariaDB reads no JSON that is nested so deep.
+    let json = format!(r#"{{"metadata":{{"name":"deep"}},"spec":{{"key":"x"}},"deep":{}1{}}}"#, "[".repeat(90), "]".repeat(90));
+    let deep = Object { member: "east", namespace: "a", name: "deep".into(), uid: "deep".into(), revision: 8, json };
+    filled(&file, &[deep]);
+    let gvr = gvr();
+    let owners: HashSet<String> = (0..1500).map(|at| format!("o{at}")).collect();
+    let of = Selection { gvr: &gvr, kind: "Pod", members: Some(&["east"]), namespace: "", owners: None };
+    let query = Parameters { query: "fieldSelector=spec.key%3Dx&fuzzy=EE", now: HOUR[1] }.read().unwrap();
+    assert_eq!(file.search(&query, &of).unwrap().objects.len(), 1);
+    assert_eq!(file.uids(&query, &of).unwrap(), ["deep"]);
+    // More than stand in a statement one by one.
+    assert_eq!(file.uids(&query, &Selection { owners: Some(&owners), ..of }).unwrap().len(), 0);
+    waits_for_no_write(file);
+}
+
+/// The tables of a server.
+fn tables(server: Server, folder: &std::path::Path) -> File {
+    let state = RemoteState::open(server, &["kubefold", "kubefold_mirror"], folder.join("mark")).unwrap();
+    File::of(Database::open_in(&state, "kubefold_mirror", REMOTE_MIGRATIONS).unwrap(), None, true)
+}
+
 /// That PostgreSQL, which has counted nothing yet, looks up what is there under the keys of a report.
 fn looks_keys_up_without_statistics(file: &File) {
-    let explain = format!("EXPLAIN (COSTS OFF) {}", held_statement(true));
+    let explain = format!("EXPLAIN (COSTS OFF) {}", held_statement(Words::Postgres));
     let steps = file.database.read(|sql| sql.rows(&explain, params![1_i64, r#"["a/b"]"#], |row| row.get::<String>(0)));
     let plan = steps.unwrap().join("\n");
     assert!(plan.contains("(key = wanted.key)"), "{plan}");
@@ -473,13 +508,19 @@ fn a_search_and_a_write_do_not_wait_for_each_other() {
 /// How the database goes about a statement.
 fn plan(file: &File, query: &Query, of: &Selection<'_>) -> String {
     let steps = file.database.read(|sql| {
-        let (dialect, at) = (dialect(sql), if sql.is_postgres() { 0 } else { 3 });
+        let dialect = dialect(sql);
         let mut statement = query.page_statement(of, dialect);
         statement.text = match dialect {
             Dialect::Sqlite => format!("EXPLAIN QUERY PLAN {}", statement.text),
             Dialect::Postgres => format!("EXPLAIN (COSTS OFF) {}", statement.text),
+            Dialect::Mysql => format!("EXPLAIN {}", statement.text),
         };
-        rows(sql, &statement, |row| row.get::<String>(at))
+        rows(sql, &statement, |row| match dialect {
+            Dialect::Sqlite => row.get::<String>(3),
+            Dialect::Postgres => row.get(0),
+            // Which table, and by which index.
+            Dialect::Mysql => Ok(format!("{:?} by {:?}", row.get::<Option<String>>(2)?, row.get::<Option<String>>(5)?)),
+        })
     });
     steps.unwrap().join("\n")
 }
@@ -499,8 +540,12 @@ fn many() -> Vec<Object> {
 /// That what exists is found by the indexes: `[by namespace, by name, by the place of a page, by a label]`.
 fn living_plans(file: &File) -> [String; 4] {
     filled(file, &many());
-    file.write(|sql| sql.batch(if sql.is_postgres() { "ANALYZE objects; ANALYZE labels; ANALYZE feeds" } else { "" }))
-        .unwrap();
+    let analyze = match file.database.read(|sql| Ok(sql.words())).unwrap() {
+        Words::Sqlite => "",
+        Words::Postgres => "ANALYZE objects; ANALYZE labels; ANALYZE feeds",
+        Words::Mysql => "ANALYZE TABLE objects; ANALYZE TABLE labels; ANALYZE TABLE feeds",
+    };
+    file.database.read(|sql| sql.batch(analyze)).unwrap();
     let gvr = gvr();
     let of = Selection { gvr: &gvr, kind: "Pod", members: Some(&["east"]), namespace: "", owners: None };
     let read = |query: &str| Parameters { query, now: HOUR[1] }.read().unwrap();

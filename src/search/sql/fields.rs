@@ -70,7 +70,7 @@ pub(super) fn ordered(out: &mut Writer, path: &FieldPath, of: Of) {
     out.push(joined);
     value(out, &pieces, Of::Rank);
     out.push(" > 0 ORDER BY ");
-    let number = if out.dialect == Dialect::Sqlite { ".key" } else { ".n" };
+    let number = if out.dialect == Dialect::Postgres { ".n" } else { ".key" };
     for at in 0..pieces.each.len() {
         out.push(if at == 0 { "" } else { ", " }).push(&element(at)).push(number);
     }
@@ -83,7 +83,7 @@ fn elements(out: &mut Writer, pieces: &Pieces<'_>) -> &'static str {
     for (at, steps) in pieces.each.iter().enumerate() {
         out.push(if at == 0 { " FROM " } else { ", " });
         match out.dialect {
-            Dialect::Sqlite => {
+            Dialect::Sqlite | Dialect::Mysql => {
                 let document = out.dialect.document();
                 out.push("json_each(").push(document).push(", ");
                 sqlite_path(out, at, steps);
@@ -108,7 +108,7 @@ fn element(at: usize) -> String {
 /// Appends the value at the end of a path, as it is asked for.
 fn value(out: &mut Writer, pieces: &Pieces<'_>, of: Of) {
     let [begin, end] = match out.dialect {
-        Dialect::Sqlite => ["CASE json_type(", ")"],
+        Dialect::Sqlite | Dialect::Mysql => ["CASE json_type(", ")"],
         Dialect::Postgres => ["CASE json_typeof(", ")"],
     };
     out.push(begin);
@@ -161,11 +161,11 @@ impl Dialect {
     fn cases(self, of: Of) -> Vec<(&'static str, Then)> {
         use Then::{Constant, Value};
         let (text, written) = match self {
-            Self::Sqlite => (["", " ->> ", ""], ["", " -> ", ""]),
+            Self::Sqlite | Self::Mysql => (["", " ->> ", ""], ["", " -> ", ""]),
             Self::Postgres => (["(", "", ") #>> '{}'"], ["(", "", ") #>> '{}'"]),
         };
         let types: &[&str] = match self {
-            Self::Sqlite => &["true", "false", "integer", "real", "text"],
+            Self::Sqlite | Self::Mysql => &["true", "false", "integer", "real", "text"],
             Self::Postgres => &["boolean", "number", "string"],
         };
         let scalars = types.iter().copied();
@@ -183,13 +183,13 @@ impl Dialect {
                 scalars.map(|of_type| (of_type, Constant(rank(of_type)))).collect()
             }
             Of::Number => match self {
-                Self::Sqlite => vec![("true", Constant("1")), ("integer", Value(text)), ("real", Value(text))],
+                Self::Sqlite | Self::Mysql => vec![("true", Constant("1")), ("integer", Value(text)), ("real", Value(text))],
                 Self::Postgres => vec![
                     ("boolean", Value(["((", "", ") #>> '{}')::boolean::integer::numeric"])),
                     ("number", Value(POSTGRES_NUMBER)),
                 ],
             },
-            Of::Text => vec![(if self == Self::Sqlite { "text" } else { "string" }, Value(text))],
+            Of::Text => vec![(if self == Self::Postgres { "string" } else { "text" }, Value(text))],
         }
     }
 }
@@ -197,7 +197,7 @@ impl Dialect {
 /// Appends where the value is: in SQLite the document, what stands between, and the path.
 fn located(out: &mut Writer, pieces: &Pieces<'_>, between: &str) {
     match out.dialect {
-        Dialect::Sqlite => {
+        Dialect::Sqlite | Dialect::Mysql => {
             let document = out.dialect.document();
             out.push(document).push(between).push("(");
             sqlite_path(out, pieces.each.len(), pieces.last);

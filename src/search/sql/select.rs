@@ -27,6 +27,8 @@ pub struct Selection<'a> {
     pub owners: Owners<'a>,
 }
 
+const COLUMNS: &str = "SELECT f.member, o.key, o.uid, o.revision, o.deleted_us, o.digest, o.document";
+
 /// By what rows are found first, where the indexes give several ways: what is named by few objects.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lead {
@@ -65,7 +67,7 @@ impl LabelLookup {
         match (lead, dialect) {
             (Lead::Label(leading), _) if leading == requirement => Self::First,
             (Lead::Kind, _) | (_, Dialect::Sqlite) => Self::Either,
-            (Lead::Owner | Lead::Label(_), Dialect::Postgres) => Self::EachRow,
+            (Lead::Owner | Lead::Label(_), Dialect::Postgres | Dialect::Mysql) => Self::EachRow,
         }
     }
 }
@@ -77,7 +79,7 @@ impl Query {
     /// the query's.
     pub fn page_statement(&self, of: &Selection<'_>, dialect: Dialect) -> Statement {
         let mut out = Writer::new(dialect);
-        out.push("SELECT f.member, o.key, o.uid, o.revision, o.deleted_us, o.digest, o.document");
+        out.push(COLUMNS);
         self.conditions(of, &mut out);
         // SQLite would rather go over all objects in this order than look a name up. A plus keeps it from that.
         let is_named = of.namespace.is_empty() && self.names.iter().any(|names| names.operator == Operator::In);
@@ -86,6 +88,14 @@ impl Query {
         let rows = |number: usize| Parameter::Integer(i64::try_from(number).unwrap_or(i64::MAX));
         let size = self.page.size().map_or(usize::MAX, |size| size.saturating_add(1));
         out.push(" LIMIT ").bind(rows(size)).push(" OFFSET ").bind(rows(self.page.offset));
+        out.finish()
+    }
+
+    /// All rows that match, in whatever order, as those of [`Self::page_statement`].
+    pub fn rows_statement(&self, of: &Selection<'_>, dialect: Dialect) -> Statement {
+        let mut out = Writer::new(dialect);
+        out.push(COLUMNS);
+        self.conditions(of, &mut out);
         out.finish()
     }
 
@@ -109,7 +119,7 @@ impl Query {
     fn conditions(&self, of: &Selection<'_>, out: &mut Writer) {
         let lead = Lead::of(self, of.owners);
         // SQLite, which has counted nothing, would rather go over all objects of the kind. A plus keeps it from that.
-        let of_kind = if lead == Lead::Kind || out.dialect == Dialect::Postgres { "" } else { "+" };
+        let of_kind = if lead == Lead::Kind || out.dialect != Dialect::Sqlite { "" } else { "+" };
         out.push(" FROM feeds f JOIN objects o ON ").push(of_kind).push("o.feed = f.id WHERE ");
         out.push("f.\"group\" = ").bind_text(&of.gvr.group);
         out.push(" AND f.version = ").bind_text(&of.gvr.version);
@@ -146,9 +156,8 @@ impl Query {
             conditions.iter().for_each(|condition| text_condition(column, condition, out));
         }
         for part in self.fuzzy.iter().filter(|part| !part.is_empty()) {
-            let (find, by_bytes) = (out.dialect.place_of_text(), out.dialect.by_bytes());
-            out.push(" AND ").push(find).push("(lower(o.name").push(by_bytes).push("), ");
-            out.bind_text(&part.to_ascii_lowercase()).push(") > 0");
+            let [before, behind] = out.dialect.name_has();
+            out.push(" AND ").push(before).bind_text(&part.to_ascii_lowercase()).push(behind);
         }
         for (at, requirement) in self.labels.iter().enumerate() {
             label(requirement, LabelLookup::of(lead, at, out.dialect), out);

@@ -11,6 +11,9 @@ pub struct Statement {
     pub parameters: Vec<Parameter>,
 }
 
+/// Values that stand in a statement of MySQL one by one.
+const LISTED_MAX: usize = 1000;
+
 /// Appends to a statement.
 pub(super) struct Writer {
     pub(super) dialect: Dialect,
@@ -46,6 +49,14 @@ impl Writer {
     pub(super) fn among(&mut self, values: &[&str]) -> &mut Self {
         if let [one] = values {
             return self.push(" = ").bind_text(one);
+        }
+        if self.dialect == Dialect::Mysql && (2..=LISTED_MAX).contains(&values.len()) {
+            // It looks up what stands in the statement itself.
+            self.push(" IN (");
+            for (at, value) in values.iter().enumerate() {
+                self.push(if at == 0 { "" } else { ", " }).bind_text(value);
+            }
+            return self.push(")");
         }
         // One parameter, however many there are: a statement may have no more than some thousands.
         let [before, behind] = self.dialect.texts();

@@ -14,7 +14,7 @@ pub(super) struct Records {
     key: &'static str,
 }
 
-pub(super) const ENTRIES: Records = Records { table: "journal_entries", record: "entry", key: "CAST(id AS TEXT)" };
+pub(super) const ENTRIES: Records = Records { table: "journal_entries", record: "entry", key: "id || ''" };
 pub(super) const STEPS: Records = Records { table: "journal_steps", record: "step", key: "entry || '/' || member" };
 pub(super) const EVERYWHERE: Records = Records {
     table: "made_everywhere",

@@ -1,4 +1,4 @@
-//! The journal's tables in the state directory's database. What they have in BLOBs is encrypted.
+//! The journal's tables in the state directory's database, or on a server. What they have in BLOBs is encrypted.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,7 +7,9 @@ use std::{
     sync::Arc,
 };
 
-use kubefold_sql::{Database, Durability, KeyError, KeyFile, OpenError, Postgres, Sql, SqlError, Value, params};
+use kubefold_sql::{
+    Database, Durability, KeyError, KeyFile, Migrations, OpenError, RemoteState, Sql, SqlError, Value, params,
+};
 
 use crate::{
     config::MemberName,
@@ -64,10 +66,11 @@ pub(super) const MIGRATIONS: &[&str] = &[
 ",
 ];
 
-/// The schema of PostgreSQL that has the tables, where state is there.
+/// The group of tables on a server, where state is there.
 pub const SCHEMA: &str = "kubefold";
 /// The formats that these have had, oldest first.
-const POSTGRES_MIGRATIONS: &[&str] = &["
+const REMOTE_MIGRATIONS: Migrations<'_> = Migrations {
+    postgres: &["
     CREATE TABLE journal_entries (id bigint PRIMARY KEY, entry bytea NOT NULL);
     CREATE TABLE journal_steps (
         entry bigint NOT NULL REFERENCES journal_entries (id) ON DELETE CASCADE,
@@ -89,7 +92,45 @@ const POSTGRES_MIGRATIONS: &[&str] = &["
     CREATE TABLE cordoned (member text PRIMARY KEY);
     CREATE TABLE placed_kinds (\"group\" text NOT NULL, kind text NOT NULL, PRIMARY KEY (\"group\", kind));
     CREATE TABLE key_proof (id bigint PRIMARY KEY CHECK (id = 1), proof bytea NOT NULL);
-"];
+"],
+    mysql: &["
+    CREATE TABLE IF NOT EXISTS journal_entries (
+        id BIGINT NOT NULL PRIMARY KEY,
+        entry LONGBLOB NOT NULL
+    ) ENGINE = InnoDB;
+    CREATE TABLE IF NOT EXISTS journal_steps (
+        entry BIGINT NOT NULL,
+        member VARBINARY(255) NOT NULL,
+        step LONGBLOB NOT NULL,
+        uncertain BIGINT NOT NULL,
+        PRIMARY KEY (entry, member),
+        FOREIGN KEY (entry) REFERENCES journal_entries (id) ON DELETE CASCADE
+    ) ENGINE = InnoDB;
+    CREATE TABLE IF NOT EXISTS made_everywhere (
+        \"group\" VARBINARY(255) NOT NULL,
+        resource VARBINARY(255) NOT NULL,
+        namespace VARBINARY(255) NOT NULL,
+        name VARBINARY(2048) NOT NULL,
+        made LONGBLOB NOT NULL,
+        PRIMARY KEY (\"group\", resource, namespace, name)
+    ) ENGINE = InnoDB;
+    CREATE TABLE IF NOT EXISTS placements (
+        uid VARBINARY(255) NOT NULL PRIMARY KEY,
+        placement LONGBLOB NOT NULL
+    ) ENGINE = InnoDB;
+    CREATE TABLE IF NOT EXISTS overridings (
+        uid VARBINARY(255) NOT NULL PRIMARY KEY,
+        overriding LONGBLOB NOT NULL
+    ) ENGINE = InnoDB;
+    CREATE TABLE IF NOT EXISTS cordoned (member VARBINARY(255) NOT NULL PRIMARY KEY) ENGINE = InnoDB;
+    CREATE TABLE IF NOT EXISTS placed_kinds (
+        \"group\" VARBINARY(255) NOT NULL,
+        kind VARBINARY(255) NOT NULL,
+        PRIMARY KEY (\"group\", kind)
+    ) ENGINE = InnoDB;
+    CREATE TABLE IF NOT EXISTS key_proof (id BIGINT NOT NULL PRIMARY KEY, proof LONGBLOB NOT NULL) ENGINE = InnoDB;
+"],
+};
 
 /// All of them. A table comes after those that its rows refer to.
 const TABLES: [&str; 8] = [
@@ -149,9 +190,10 @@ pub enum JournalOpenError {
 
 /// What is left to an operator who has lost the key.
 fn without_key(database: &str) -> String {
-    let away = match database.starts_with("postgres://") {
-        true => "drop the schemas kubefold and kubefold_own",
-        false => "move state.db, state.db-wal and state.db-shm away",
+    let away = match database.split_once("://") {
+        Some(("postgres", _)) => "drop the schemas kubefold and kubefold_own",
+        Some(_) => "drop the tables whose names begin with kubefold_",
+        None => "move state.db, state.db-wal and state.db-shm away",
     };
     format!(
         "{away}: kubefold then forgets which writes are unfinished, which placements have moved, which members are cordoned and \
@@ -206,22 +248,22 @@ impl Table {
         table.read(&place).map_err(of_sql)
     }
 
-    /// Opens the tables in PostgreSQL, or makes them, and reads the unfinished writes.
-    pub(super) fn open_in(state: &Arc<Postgres>, key: &KeyFile) -> Result<Opened, JournalOpenError> {
+    /// Opens the tables on a server, or makes them, and reads the unfinished writes.
+    pub(super) fn open_in(state: &Arc<RemoteState>, key: &KeyFile) -> Result<Opened, JournalOpenError> {
         let place = state.place();
-        let table = Self::of(Database::open_in(state, SCHEMA, POSTGRES_MIGRATIONS)?, place, key)?;
+        let table = Self::of(Database::open_in(state, SCHEMA, REMOTE_MIGRATIONS)?, place, key)?;
         table.read(place).map_err(|cause| JournalOpenError::Sql { place: place.to_owned(), cause })
     }
 
-    /// Has the tables in PostgreSQL have what the file in a directory has, in place of their own, and reads them.
+    /// Has the tables on a server have what the file in a directory has, in place of their own, and reads them.
     pub(super) fn take_over(
         directory: &Path,
-        state: &Arc<Postgres>,
+        state: &Arc<RemoteState>,
         key: &KeyFile,
     ) -> Result<Opened, JournalOpenError> {
         // It is of the newest format then, and nothing in it is in clear.
         drop(Self::open(directory, key)?);
-        let database = Database::open_in(state, SCHEMA, POSTGRES_MIGRATIONS)?;
+        let database = Database::open_in(state, SCHEMA, REMOTE_MIGRATIONS)?;
         let taken = database.take_over(&directory.join(FILE), &TABLES);
         taken.map_err(|cause| JournalOpenError::Sql { place: state.place().to_owned(), cause })?;
         Self::open_in(state, key)
@@ -376,7 +418,7 @@ impl Table {
         let member = member.to_string();
         self.database.write(Durability::Synced, move |sql| {
             let change = match is_cordoned {
-                true => "INSERT INTO cordoned VALUES (?1) ON CONFLICT DO NOTHING",
+                true => "INSERT INTO cordoned VALUES (?1) ON CONFLICT (member) DO NOTHING",
                 false => "DELETE FROM cordoned WHERE member = ?1",
             };
             sql.execute(change, params![&member]).map(drop)
@@ -439,7 +481,7 @@ impl Table {
 }
 
 fn place(sql: Sql<'_>, gvk: &Gvk) -> Result<(), SqlError> {
-    let insert = "INSERT INTO placed_kinds VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+    let insert = "INSERT INTO placed_kinds VALUES (?1, ?2) ON CONFLICT (\"group\", kind) DO NOTHING";
     sql.execute(insert, params![&*gvk.group, &*gvk.kind]).map(drop)
 }
 

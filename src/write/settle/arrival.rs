@@ -4,7 +4,7 @@
 //! A kube-apiserver cannot be told which of two replicas writes. What a former holder of the state has sent, or sends when it goes
 //! on after a stop, arrives whenever the network brings it. The revision that it names keeps it from what was written since. If
 //! nothing was, it is done: then it is a write whose home has it, and goes to the other parts as every other one. A part that
-//! comes without its home is taken back. Only where the journal is in PostgreSQL may there have been another holder.
+//! comes without its home is taken back. Only where the journal is on a server may there have been another holder.
 
 use std::{sync::Arc, time::Duration};
 

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use futures::{StreamExt, TryStreamExt, executor, future::BoxFuture, stream};
+use futures::{StreamExt, TryStreamExt, future::BoxFuture, stream};
 use rustls::ClientConfig;
 use tokio::{runtime::Handle, task::JoinSet, time::timeout};
 use tokio_postgres::{
@@ -17,10 +17,7 @@ use tokio_postgres::{
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::{
-    error::SqlError,
-    value::{Value, numbered},
-};
+use crate::{blocking::block, error::SqlError, postgres::value::numbered, value::Value};
 
 /// For a connection to stand.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -205,10 +202,11 @@ impl Link {
         Ok(usize::try_from(changed).unwrap_or(usize::MAX))
     }
 
-    pub(crate) fn execute_all<'v, const N: usize>(
+    /// Executes it for the parameters of many rows: the next ones are sent before the first is answered.
+    pub(crate) fn execute_all<'v>(
         &self,
         statement: &Statement,
-        rows: impl IntoIterator<Item = [Value<'v>; N]>,
+        rows: impl Iterator<Item = Vec<Value<'v>>>,
     ) -> Result<(), SqlError> {
         let client = &self.driven.client;
         let sent = stream::iter(rows)
@@ -239,17 +237,9 @@ impl Link {
         self.call(answered(async { Ok(self.driven.client.batch_execute(statements).await?) }))
     }
 
-    /// Begins a transaction that is there only while a row is: that of whoever may write.
-    pub(crate) fn begin(&self, fence: &str, epoch: i64) -> Result<bool, SqlError> {
+    /// Forgets what was to go before the next statement.
+    pub(crate) fn clear(&self) {
         self.lead.borrow_mut().clear();
-        let fence = self.prepare(fence)?;
-        self.lead("BEGIN");
-        let mut is_ours = false;
-        self.each(&fence, &[Value::Integer(epoch)], |_| {
-            is_ours = true;
-            Ok(())
-        })?;
-        Ok(is_ours)
     }
 
     /// Commits. Errors: nothing is stored, unless the outcome is unknown.
@@ -267,10 +257,4 @@ impl Link {
         });
         committed.map_err(|error| if is_refused { error } else { error.in_commit() })
     }
-}
-
-/// Runs a future of a runtime on this thread.
-pub(crate) fn block<T>(runtime: &Handle, work: impl Future<Output = T>) -> T {
-    let _entered = runtime.enter();
-    executor::block_on(work)
 }

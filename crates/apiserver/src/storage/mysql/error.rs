@@ -2,7 +2,7 @@
 
 use std::io;
 
-use mysql_async::{DriverError, Error, IoError, ServerError};
+use kubefold_sql::{Failure, FailureKind as Kind, mysql::UrlError};
 
 use crate::storage::{Gap, StorageError};
 
@@ -10,10 +10,8 @@ use crate::storage::{Gap, StorageError};
 #[derive(Debug, thiserror::Error)]
 pub enum MysqlError {
     /// The URL says nothing that can be reached.
-    #[error(
-        "it is no URL of MySQL ({0}); write mysql://USER:PASSWORD@HOST:3306/DATABASE, with percent codes for special characters"
-    )]
-    Url(String),
+    #[error(transparent)]
+    Url(#[from] UrlError),
     /// It cannot be reached.
     #[error("the database cannot be reached: {0}; check that it runs, and the host and port of its URL")]
     Away(String),
@@ -68,105 +66,21 @@ pub enum MysqlError {
     Thread(#[from] io::Error),
 }
 
-/// Why a statement failed.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{why}")]
-pub(super) struct Failure {
-    kind: Kind,
-    why: String,
+/// What a commit came to. An error of the server that does not undo the transaction says nothing about it.
+pub(super) fn of_commit(failure: Failure) -> StorageError {
+    match failure.is_certain() {
+        true => failure.into(),
+        false => StorageError::Unknown(failure.why),
+    }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// The connection is lost, or there is none.
-    Away,
-    Tls,
-    Access,
-    NoDatabase,
-    ReadOnly,
-    Full,
-    /// The server undid the transaction.
-    Undone,
-    Other,
-}
-
-impl Failure {
-    /// The connection is lost, or there is none.
-    pub(super) fn away(why: &str) -> Self {
-        Self { kind: Kind::Away, why: why.to_owned() }
-    }
-
-    /// A stored value that is not what it should be.
-    pub(super) fn of_value(why: &str) -> Self {
-        Self { kind: Kind::Other, why: why.to_owned() }
-    }
-
-    /// Says whether nothing can be asked of the connection any more.
-    pub(super) fn is_away(&self) -> bool {
-        matches!(self.kind, Kind::Away | Kind::Tls)
-    }
-
-    /// What a commit came to. An error of the server that does not undo the transaction says nothing about it.
-    pub(super) fn of_commit(self) -> StorageError {
-        match self.kind {
-            Kind::Undone | Kind::ReadOnly => self.into(),
-            _ => StorageError::Unknown(self.why),
+/// A failure before the commit has stored nothing.
+impl From<Failure> for StorageError {
+    fn from(Failure { kind, why }: Failure) -> Self {
+        match kind {
+            Kind::Full => Self::Full(why),
+            _ => Self::Unavailable(why),
         }
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        match &error {
-            Error::Server(error) => Self { kind: kind_of(error), why: told(error) },
-            Error::Io(IoError::Tls(error)) => Self { kind: Kind::Tls, why: error.to_string() },
-            Error::Io(IoError::Io(error)) => {
-                let of_tls = error.get_ref().is_some_and(|cause| cause.is::<rustls::Error>());
-                Self { kind: if of_tls { Kind::Tls } else { Kind::Away }, why: error.to_string() }
-            }
-            Error::Driver(DriverError::NoClientSslFlagFromServer) => {
-                Self { kind: Kind::Tls, why: "the server has none".to_owned() }
-            }
-            Error::Driver(
-                DriverError::UnknownAuthPlugin { .. }
-                | DriverError::MysqlOldPasswordDisabled
-                | DriverError::CleartextPluginDisabled,
-            ) => Self { kind: Kind::Access, why: error.to_string() },
-            Error::Driver(DriverError::ConnectionClosed) => Self::away("the connection was lost"),
-            // The server and the driver do not understand each other any more.
-            Error::Driver(_) | Error::Other(_) | Error::Url(_) => Self::away(&error.to_string()),
-        }
-    }
-}
-
-/// Source: MySQL's and MariaDB's references of server errors.
-fn kind_of(error: &ServerError) -> Kind {
-    match error.code {
-        // ER_CON_COUNT_ERROR, ER_SERVER_SHUTDOWN, ER_NORMAL_SHUTDOWN, ER_HOST_IS_BLOCKED, ER_NET_*, ER_TOO_MANY_USER_CONNECTIONS,
-        // ER_USER_LIMIT_REACHED, ER_CONNECTION_KILLED (MariaDB), ER_CLIENT_INTERACTION_TIMEOUT.
-        1040 | 1053 | 1077 | 1129 | 1156..=1161 | 1203 | 1226 | 1927 | 4031 => Kind::Away,
-        // ER_ACCESS_DENIED, for a database, a table, a column, without a password, for a statement; ER_HOST_NOT_PRIVILEGED,
-        // ER_MUST_CHANGE_PASSWORD, ER_ACCOUNT_HAS_BEEN_LOCKED of either.
-        1044 | 1045 | 1130 | 1142 | 1143 | 1227 | 1698 | 1820 | 1862 | 3118 | 4151 => Kind::Access,
-        1049 => Kind::NoDatabase,
-        // ER_OPTION_PREVENTS_STATEMENT, ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION, ER_READ_ONLY_MODE.
-        1290 | 1792 | 1836 => Kind::ReadOnly,
-        // ER_DISK_FULL, ER_RECORD_FILE_FULL, ER_NET_PACKET_TOO_LARGE.
-        1021 | 1114 | 1153 => Kind::Full,
-        // ER_GET_ERRNO with ENOSPC.
-        1030 if error.message.contains("error 28 ") => Kind::Full,
-        // ER_LOCK_WAIT_TIMEOUT, ER_LOCK_DEADLOCK.
-        1205 | 1213 => Kind::Undone,
-        _ => Kind::Other,
-    }
-}
-
-/// What a server said, in one line.
-fn told(error: &ServerError) -> String {
-    let why = error.message.split_whitespace().collect::<Vec<_>>().join(" ");
-    match error.code {
-        1153 => format!("{why} (its max_allowed_packet)"),
-        code => format!("{why} (error {code})"),
     }
 }
 
@@ -179,17 +93,7 @@ impl From<Failure> for MysqlError {
             Kind::NoDatabase => Self::NoDatabase(why),
             Kind::ReadOnly => Self::ReadOnly(why),
             Kind::Full => Self::Full(why),
-            Kind::Undone | Kind::Other => Self::Sql(why),
-        }
-    }
-}
-
-/// A failure before the commit has stored nothing.
-impl From<Failure> for StorageError {
-    fn from(Failure { kind, why }: Failure) -> Self {
-        match kind {
-            Kind::Full => Self::Full(why),
-            _ => Self::Unavailable(why),
+            Kind::Undone | Kind::Damaged | Kind::Other => Self::Sql(why),
         }
     }
 }

@@ -1,28 +1,23 @@
 //! A storage in a database of MySQL or MariaDB, in tables of InnoDB.
 //!
 //! As `sqlite`, it has all keys and values in the cache, and the writer's thread stores batches, each in one transaction
-//! (`session`), by a connection whose calls block (`link`). One server has the database at a time: it holds a user-level
+//! (`session`), by a connection whose calls block. One server has the database at a time: it holds a user-level
 //! lock, and each transaction changes the row that gives revisions out only while that row has this server's epoch. So a
 //! server that lost its connection and its lock stores nothing any more.
-//!
-//! The driver is `mysql_async`: it speaks to both with `caching_sha2_password` and `mysql_native_password`, and its TLS is
-//! rustls with aws-lc-rs. `sqlx` brings a pool and macros that nothing here needs, and the driver `mysql` blocks without a
-//! bound.
 
 mod error;
-mod link;
 mod session;
-mod target;
 #[cfg(test)]
 mod tests;
+
+use kubefold_sql::mysql::{Dialer, Target};
 
 use crate::storage::{Bounds, logged::Logged};
 
 pub use error::MysqlError;
-pub use target::{MysqlIdentity, MysqlTls};
+pub use kubefold_sql::mysql::{MysqlIdentity, MysqlTls};
 
 use session::Session;
-use target::Target;
 
 /// A storage in a database of MySQL or MariaDB. It has all keys and values in memory, too.
 pub type Mysql = Logged<Session>;
@@ -39,7 +34,13 @@ impl Logged<Session> {
     ///
     /// Errors: see [`MysqlError`].
     pub async fn open(url: &str, tls: MysqlTls, bounds: Bounds) -> Result<Self, MysqlError> {
-        let target = Target::new(url, tls)?;
-        Self::start(move || Session::open(target, bounds)).await
+        Self::open_by(Dialer::alone(Target::new(url, tls)?)?, bounds).await
+    }
+
+    /// The same by connections that are known already.
+    ///
+    /// Errors: see [`MysqlError`].
+    pub async fn open_by(dialer: Dialer, bounds: Bounds) -> Result<Self, MysqlError> {
+        Self::start(move || Session::open(dialer, bounds)).await
     }
 }

@@ -2,17 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
+use kubefold_sql::{
+    Failure,
+    mysql::{Dialer, Link, Settings, identity_of},
+};
 use mysql_async::{Params, Value};
 
 use crate::storage::{
     Bounds, Change, StorageError,
     cache::Cache,
     known::{Known, superseded},
-    mysql::{
-        error::{Failure, MysqlError},
-        link::{Dialer, Link},
-        target::Target,
-    },
+    mysql::error::{MysqlError, of_commit},
     replay::{RESTORED_BUMP, Replay, Replayed},
     writer::{Log, Opened, Stored},
 };
@@ -37,11 +37,6 @@ CREATE TABLE IF NOT EXISTS kubefold_changes (
     name VARBINARY(8192) NOT NULL,
     value LONGBLOB
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC";
-/// Which data it is: the server, and when the table was made. A dump that is loaded makes another; a replica that takes over is
-/// another server.
-const IDENTITY: &str = "
-SELECT CONCAT_WS('/', @@server_id /*!80000 , @@server_uuid */ , UNIX_TIMESTAMP(create_time))
-    FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'kubefold_head'";
 /// A user-level lock of the one server of a database; the names of these locks are those of the whole server. A process that was
 /// killed has it until its connection is gone.
 const LOCK: &str = "CONCAT('kubefold/', SHA1(DATABASE()))";
@@ -74,12 +69,11 @@ struct Held {
 
 impl Session {
     /// Connects, and reads all that is there. Blocks.
-    pub(super) fn open(target: Target, bounds: Bounds) -> Result<Opened<Self>, MysqlError> {
-        let dialer = Dialer::new(target)?;
+    pub(super) fn open(dialer: Dialer, bounds: Bounds) -> Result<Opened<Self>, MysqlError> {
         let packet_bytes_min = bounds.value_bytes_max + PACKET_ROOM;
         let mut link = dialer.connect()?;
-        let server = Server::of(&mut link)?;
-        let rows_bytes_max = server.rows_bytes_max(packet_bytes_min)?;
+        let server = link.settings()?;
+        let rows_bytes_max = rows_bytes_max(&server, packet_bytes_min)?;
         if !lock(&mut link, None, dialer.lock_wait())? {
             return Err(MysqlError::InUse);
         }
@@ -114,8 +108,8 @@ impl Session {
         if self.link.as_mut().is_none_or(|held| held.link.is_lost()) {
             self.link = None;
             let mut link = self.dialer.connect()?;
-            let server = Server::of(&mut link)?;
-            let rows_bytes_max = server.rows_bytes_max(self.packet_bytes_min);
+            let server = link.settings()?;
+            let rows_bytes_max = rows_bytes_max(&server, self.packet_bytes_min);
             let rows_bytes_max = rows_bytes_max.map_err(|error| StorageError::Unavailable(error.to_string()))?;
             if !lock(&mut link, Some(self.last_id), self.dialer.lock_wait())? {
                 return Err(StorageError::Unavailable("another process serves the database".to_owned()));
@@ -149,7 +143,7 @@ impl Session {
                 return Err(superseded());
             }
             work(held)?;
-            held.link.execute("COMMIT").map(drop).map_err(Failure::of_commit)
+            held.link.execute("COMMIT").map(drop).map_err(of_commit)
         };
         let stored = store();
         if stored.is_err() {
@@ -236,41 +230,13 @@ fn values_of(changes: &[Arc<Change>]) -> Params {
     Params::Positional(changes.iter().flat_map(row).collect())
 }
 
-/// What a server is, and how it is set up.
-struct Server {
-    connection_id: u64,
-    /// Units: bytes. Its `max_allowed_packet`.
-    packet_bytes_max: usize,
-}
-
-impl Server {
-    /// Says so in the log where a loss of power could take what is committed.
-    fn of(link: &mut Link) -> Result<Self, Failure> {
-        let settings =
-            "SELECT CONNECTION_ID(), @@max_allowed_packet, @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog";
-        let mut row = link.row(settings)?.ok_or_else(|| Failure::of_value("the server has no settings"))?;
-        let flush: u64 = row.take(2)?;
-        let (has_binlog, sync_binlog): (u64, u64) = (row.take(3)?, row.take(4)?);
-        if flush != 1 || (has_binlog != 0 && sync_binlog != 1) {
-            tracing::warn!(
-                innodb_flush_log_at_trx_commit = flush,
-                log_bin = has_binlog != 0,
-                sync_binlog,
-                "the database can lose acknowledged writes when its machine fails: set innodb_flush_log_at_trx_commit, and \
-                 sync_binlog where it has a binary log, to 1"
-            );
-        }
-        Ok(Self { connection_id: row.take(0)?, packet_bytes_max: row.take(1)? })
-    }
-
-    /// Units: bytes. Of the values of one statement.
-    ///
-    /// Errors: not every value has room.
-    fn rows_bytes_max(&self, needs: usize) -> Result<usize, MysqlError> {
-        match self.packet_bytes_max {
-            has if has < needs => Err(MysqlError::Packet { has, needs }),
-            has => Ok(ROWS_BYTES_MAX.min(has - PACKET_ROOM)),
-        }
+/// Units: bytes. Of the values of one statement.
+///
+/// Errors: not every value has room.
+fn rows_bytes_max(server: &Settings, needs: usize) -> Result<usize, MysqlError> {
+    match usize::try_from(server.packet_bytes_max).unwrap_or_default() {
+        has if has < needs => Err(MysqlError::Packet { has, needs }),
+        has => Ok(ROWS_BYTES_MAX.min(has - PACKET_ROOM)),
     }
 }
 
@@ -314,7 +280,7 @@ struct Head {
 /// Makes the row this server's. Where the data is not what was served last, its revision is raised, and all before is
 /// forgotten.
 fn begin_epoch(link: &mut Link) -> Result<Head, Failure> {
-    let identity = link.row(IDENTITY)?.map(|mut row| row.take::<Vec<u8>>(0)).transpose()?;
+    let identity = link.row(&identity_of("kubefold_head"))?.map(|mut row| row.take::<Vec<u8>>(0)).transpose()?;
     let identity = identity.ok_or_else(|| Failure::of_value("the table kubefold_head is not there"))?;
     // MySQL executes assignments one after the other, each with what those before it have set.
     let begin = format!(

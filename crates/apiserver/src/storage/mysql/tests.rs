@@ -1,5 +1,5 @@
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, LazyLock},
     time::Duration,
 };
@@ -25,9 +25,8 @@ use crate::storage::{
 static SERVER: LazyLock<MariadbServer> = LazyLock::new(MariadbServer::start_with_tls);
 
 async fn try_open_url(url: &str, bounds: Bounds) -> Result<Mysql, MysqlError> {
-    let mut target = Target::new(url, MysqlTls::default())?;
-    target.lock_wait = Duration::from_secs(1);
-    Mysql::start(move || Session::open(target, bounds)).await
+    let target = Target::new(url, MysqlTls::default())?.waiting(Duration::from_secs(1));
+    Mysql::open_by(Dialer::alone(target)?, bounds).await
 }
 
 async fn url(database: &str) -> String {
@@ -331,59 +330,19 @@ async fn the_certificate_of_a_server_is_verified() {
 }
 
 #[test]
-fn a_url_says_what_is_wrong_with_it() {
-    let read = |url: &str| Target::new(url, MysqlTls::default());
-    for (url, part) in [
-        ("mysql:x", "it has no host"),
-        ("mysql://u:s3cret@h:x/d", "invalid port number"),
-        ("mysql://h/d", "it names no user"),
-        ("mysql://u:s3cret@h", "it names no database"),
-        ("mysql://u:s3cret@h/", "it names no database"),
-        ("mysql://u:s3cret@h/d?ssl-mode=some", "ssl-mode is DISABLED, PREFERRED or REQUIRED"),
-        ("mysql://u:s3cret@h/d?sslmode=require", "its parameters are ssl-mode and socket"),
-    ] {
-        let error = read(url).err().unwrap().to_string();
-        assert!(error.contains(part) && !error.contains("s3cret"), "{url}: {error}");
+fn what_a_commit_came_to_is_certain_only_where_the_server_undid_it() {
+    use kubefold_sql::{Failure, FailureKind};
+
+    use super::error::of_commit;
+
+    let failure = |kind| Failure { kind, why: "why".to_owned() };
+    assert!(matches!(StorageError::from(failure(FailureKind::Full)), StorageError::Full(_)));
+    for kind in [FailureKind::Full, FailureKind::Away, FailureKind::Other] {
+        assert!(matches!(of_commit(failure(kind)), StorageError::Unknown(_)), "{kind:?}");
     }
-    let target = read("mariadb://jane:p%40ss@[::1]/objects").unwrap();
-    assert_eq!(
-        (target.opts.user(), target.opts.pass(), target.opts.db_name()),
-        (Some("jane"), Some("p@ss"), Some("objects"))
-    );
-    assert_eq!(target.opts.tcp_port(), 3306);
-    assert_eq!(target.opts.ip_or_hostname(), "::1");
-    assert!(target.opts.ssl_opts().is_some() && target.plain.is_some());
-    let target = read("mysql://u@h:3307/d?ssl-mode=required").unwrap();
-    assert!(target.opts.ssl_opts().is_some() && target.plain.is_none());
-    let target = read("mysql://u@localhost/d?socket=%2Frun%2Fmysqld.sock").unwrap();
-    assert_eq!(target.opts.socket().map(Path::new), Some(Path::new("/run/mysqld.sock")));
-    assert!(target.opts.ssl_opts().is_none());
-}
-
-#[test]
-fn an_error_of_the_server_says_whether_something_is_stored() {
-    use mysql_async::{Error, ServerError};
-
-    use crate::storage::mysql::error::Failure;
-
-    let failure = |code: u16, message: &str| {
-        let (message, state) = (message.to_owned(), "HY000".to_owned());
-        Failure::from(Error::Server(ServerError { code, message, state }))
-    };
-    for (code, message) in [
-        (1114, "The table 'kubefold_changes' is full"),
-        (1030, "Got error 28 \"No space left on device\" from storage engine InnoDB"),
-        (1153, "Got a packet bigger than 'max_allowed_packet' bytes"),
-    ] {
-        assert!(matches!(StorageError::from(failure(code, message)), StorageError::Full(_)), "{code}");
-        // A commit that failed is certain only where the server undid it.
-        assert!(matches!(failure(code, message).of_commit(), StorageError::Unknown(_)), "{code}");
+    for kind in [FailureKind::Undone, FailureKind::ReadOnly] {
+        assert!(matches!(of_commit(failure(kind)), StorageError::Unavailable(_)), "{kind:?}");
     }
-    let deadlock = failure(1213, "Deadlock found when trying to get lock").of_commit();
-    assert!(matches!(deadlock, StorageError::Unavailable(_)), "{deadlock}");
-    let during = failure(1180, "Got error 5 during COMMIT").of_commit();
-    assert!(matches!(during, StorageError::Unknown(_)), "{during}");
-    assert!(failure(1053, "Server shutdown in progress").is_away() && !failure(1064, "You have an error").is_away());
 }
 
 /// Its process is stopped: connections stay open, and nothing is answered.

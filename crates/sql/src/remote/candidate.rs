@@ -1,20 +1,21 @@
 //! A process that would have a database, and waits until it may.
 
-use std::{collections::BTreeMap, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
-use rustls::ClientConfig;
 use tokio::{runtime::Builder, time::Instant};
-use tokio_postgres::Config;
 
 use super::{
-    Announcement, Holder, Postgres, PostgresError, TAKE_WAIT,
-    lease::{self, Looked, Watched, prompt},
-    link::{Driven, block, connect},
+    RemoteState, TAKE_WAIT,
+    lease::{self, Looked, Watched, answered, prompt},
     mark::Mark,
-    place_of,
-    replicas::{self, ANNOUNCE_EVERY},
+    replicas::ANNOUNCE_EVERY,
 };
-use crate::{SqlError, error::why};
+use crate::{
+    SqlError,
+    backend::{Announcement, Holder, Keeper, RemoteError},
+    blocking::block,
+    server::Server,
+};
 
 /// How long a start waits for a server that cannot be reached.
 const START_WAIT: Duration = Duration::from_secs(30);
@@ -25,12 +26,11 @@ pub const LOOK_EVERY: Duration = lease::LOOK_EVERY;
 
 /// A process that would have a database, and has nothing of it yet.
 pub struct Candidate {
-    config: Config,
-    tls: ClientConfig,
+    server: Server,
     mark: Mark,
     /// `None` once it is the holder's.
     runtime: Option<tokio::runtime::Runtime>,
-    driven: Option<Driven>,
+    keeper: Option<Box<dyn Keeper>>,
     watched: Option<Watched>,
     announcement: Option<Announcement>,
     announced: Option<Instant>,
@@ -59,20 +59,17 @@ impl std::fmt::Debug for Candidate {
 impl Candidate {
     /// Connects, and makes these schemas where they are not there; the first has what says who has the database.
     ///
-    /// `url` is a connection string of libpq; `tls` is used if the server has TLS and `sslmode` does not forbid it. `mark` is a
-    /// file outside of the database, which tells a database that was restored from a backup.
+    /// `mark` is a file outside of the database, which tells a database that was restored from a backup.
     ///
-    /// Blocks: 30 s at most while the server cannot be reached. Errors: see [`PostgresError`].
-    pub fn new(url: &str, tls: ClientConfig, schemas: &[&str], mark: PathBuf) -> Result<Self, PostgresError> {
-        let config = Config::from_str(url).map_err(|error| PostgresError::Url(why(&error)))?;
-        let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("sql-postgres").enable_all().build()?;
+    /// Blocks: 30 s at most while the server cannot be reached. Errors: see [`RemoteError`].
+    pub fn new(server: Server, schemas: &[&str], mark: PathBuf) -> Result<Self, RemoteError> {
+        let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("sql-remote").enable_all().build()?;
         let mark = Mark::new(mark);
         let mut this = Self {
-            config,
-            tls,
+            server,
             mark,
             runtime: Some(runtime),
-            driven: None,
+            keeper: None,
             watched: None,
             announcement: None,
             announced: None,
@@ -81,10 +78,10 @@ impl Candidate {
         let (began, mut is_told) = (Instant::now(), false);
         loop {
             match this.prepare(schemas) {
-                Err(PostgresError::Sql(error)) if error.is_away() && began.elapsed() < START_WAIT => {
+                Err(RemoteError::Sql(error)) if error.is_away() && began.elapsed() < START_WAIT => {
                     if !std::mem::replace(&mut is_told, true) {
-                        let place = place_of(&this.config);
-                        tracing::warn!(place, %error, "PostgreSQL cannot be reached; trying for {START_WAIT:?}");
+                        let (place, engine) = (this.server.place(), this.server.engine());
+                        tracing::warn!(place, %error, "{engine} cannot be reached; trying for {START_WAIT:?}");
                     }
                     std::thread::sleep(START_PAUSE);
                 }
@@ -93,22 +90,22 @@ impl Candidate {
         }
     }
 
-    fn prepare(&mut self, schemas: &[&str]) -> Result<(), PostgresError> {
-        let Self { config, tls, runtime, .. } = &*self;
+    fn prepare(&mut self, schemas: &[&str]) -> Result<(), RemoteError> {
+        let Self { server, runtime, .. } = &*self;
         let runtime = runtime.as_ref().ok_or_else(SqlError::ended)?;
         let prepared = block(runtime.handle(), async {
-            let driven = connect(config, tls).await?;
-            lease::prepare(&driven.client, schemas).await?;
-            Ok::<_, PostgresError>(driven)
+            let keeper = answered(server.keeper()).await?;
+            keeper.prepare(schemas).await?;
+            Ok::<_, RemoteError>(keeper)
         });
-        self.driven = Some(prepared?);
+        self.keeper = Some(prepared?);
         Ok(())
     }
 
     /// Takes the database, unless another process has it and lives.
     ///
     /// Blocks: 5 s at most. Errors: the server cannot be reached, or that process has it.
-    pub fn take(mut self) -> Result<Arc<Postgres>, PostgresError> {
+    pub fn take(mut self) -> Result<Arc<RemoteState>, RemoteError> {
         let began = Instant::now();
         loop {
             if let Some(taken) = self.look() {
@@ -116,7 +113,7 @@ impl Candidate {
             }
             if began.elapsed() >= TAKE_WAIT {
                 return Err(match self.waits {
-                    Waits { holder: Some(ref holder), error: None, .. } => PostgresError::InUse(holder.clone()),
+                    Waits { holder: Some(ref holder), error: None, .. } => RemoteError::InUse(holder.clone()),
                     Waits { ref error, .. } => SqlError::away(error.clone().unwrap_or_default()).into(),
                 });
             }
@@ -128,12 +125,11 @@ impl Candidate {
     /// two looks that were both answered is what a holder that does not answer is judged by.
     ///
     /// Blocks: a few seconds at most.
-    pub fn look(&mut self) -> Option<Arc<Postgres>> {
+    pub fn look(&mut self) -> Option<Arc<RemoteState>> {
         match self.try_look() {
             Ok(Looked::Taken(held)) => {
                 let runtime = self.runtime.take()?;
-                let (config, tls, mark) = (self.config.clone(), self.tls.clone(), self.mark.clone());
-                let taken = Postgres::of(*held, config, tls, mark, runtime);
+                let taken = RemoteState::of(*held, &self.server, self.mark.clone(), runtime);
                 self.announcement.take().into_iter().for_each(|of| taken.announce(of));
                 return Some(taken);
             }
@@ -149,7 +145,7 @@ impl Candidate {
             }
             Err(error) => {
                 // The holder may not reach it either.
-                (self.watched, self.driven) = (None, None);
+                (self.watched, self.keeper) = (None, None);
                 self.waits.error = Some(error.to_string());
             }
         }
@@ -157,14 +153,14 @@ impl Candidate {
     }
 
     fn try_look(&mut self) -> Result<Looked, SqlError> {
-        let Self { config, tls, mark, runtime, driven, watched, .. } = self;
+        let Self { server, mark, runtime, keeper, watched, .. } = self;
         let runtime = runtime.as_ref().ok_or_else(SqlError::ended)?;
         block(runtime.handle(), async {
-            if driven.as_ref().is_none_or(|driven| driven.client.is_closed()) {
-                *driven = Some(prompt(connect(config, tls)).await?);
+            if keeper.as_ref().is_none_or(|keeper| keeper.is_closed()) {
+                *keeper = Some(prompt(server.keeper()).await?);
                 *watched = None;
             }
-            lease::look(driven, *watched, mark).await
+            lease::look(keeper, *watched, mark).await
         })
     }
 
@@ -175,17 +171,17 @@ impl Candidate {
 
     /// Says that this process is there, and asks where the holder is.
     fn exchange(&mut self) -> Result<Option<String>, SqlError> {
-        let Self { runtime, driven, announcement, announced, .. } = self;
+        let Self { runtime, keeper, announcement, announced, .. } = self;
         let runtime = runtime.as_ref().ok_or_else(SqlError::ended)?;
-        let client = &driven.as_ref().ok_or_else(SqlError::ended)?.client;
+        let keeper = keeper.as_ref().ok_or_else(SqlError::ended)?;
         let (all, renewed) = block(
             runtime.handle(),
             prompt(async {
                 let is_due = announced.is_none_or(|at| at.elapsed() >= ANNOUNCE_EVERY);
                 if let Some(of) = announcement.as_ref().filter(|_| is_due) {
-                    replicas::announce(client, of, 0).await?;
+                    keeper.announce(of, 0).await?;
                 }
-                Ok((replicas::all(client).await?, is_due))
+                Ok((keeper.replicas().await?, is_due))
             }),
         )?;
         if renewed {
@@ -201,22 +197,20 @@ impl Candidate {
 
     /// As a log may say it: without user, password and parameters.
     pub fn place(&self) -> String {
-        place_of(&self.config)
+        self.server.place()
     }
 
     /// The files that all processes share, by name.
     ///
     /// Blocks. Errors: the database cannot be read.
     pub fn files(&mut self) -> Result<BTreeMap<String, Vec<u8>>, SqlError> {
-        let Self { config, tls, runtime, driven, .. } = self;
+        let Self { server, runtime, keeper, .. } = self;
         let runtime = runtime.as_ref().ok_or_else(SqlError::ended)?;
         block(runtime.handle(), async {
-            if driven.as_ref().is_none_or(|driven| driven.client.is_closed()) {
-                *driven = Some(prompt(connect(config, tls)).await?);
+            if keeper.as_ref().is_none_or(|keeper| keeper.is_closed()) {
+                *keeper = Some(prompt(server.keeper()).await?);
             }
-            let client = &driven.as_ref().ok_or_else(SqlError::ended)?.client;
-            let rows = super::link::answered(async { Ok(client.query(super::files::ALL, &[]).await?) }).await?;
-            rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+            answered(keeper.as_ref().ok_or_else(SqlError::ended)?.files()).await
         })
     }
 }

@@ -1,7 +1,6 @@
 //! How it goes with the database, for all who use it.
 
 use std::{
-    fmt,
     sync::{
         OnceLock,
         atomic::{AtomicI64, AtomicU64, Ordering},
@@ -16,18 +15,21 @@ use tokio::{
 };
 
 use super::{
-    link::Driven,
     mark::{Mark, Seen},
-    replicas::{Announcement, Known, Replica},
+    replicas::Known,
 };
-use crate::error::SqlError;
+use crate::{
+    backend::{Announcement, Found, Keeper, Replica},
+    error::SqlError,
+    server::Server,
+};
 
 /// How long a holder acts by a change of the row that was answered, from when it was sent.
 pub(super) const TRUSTED: Duration = Duration::from_secs(2);
 
 /// A database that is this process's.
 pub(super) struct Held {
-    pub(super) driven: Driven,
+    pub(super) keeper: Box<dyn Keeper>,
     pub(super) identity: String,
     pub(super) epoch: i64,
     pub(super) beat: i64,
@@ -39,27 +41,9 @@ pub(super) struct Held {
     pub(super) is_restored: bool,
 }
 
-/// The process that has a database.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holder {
-    /// The name of its machine, in Kubernetes its pod.
-    pub host: String,
-    /// Its number there.
-    pub pid: i64,
-    /// Since when, in UTC.
-    pub since: String,
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { host, pid, since } = self;
-        write!(f, "another kubefold (host {host}, process {pid}, since {since})")
-    }
-}
-
 /// How it goes with a database.
 #[derive(Clone, Debug, Default)]
-pub struct PostgresFigures {
+pub struct RemoteFigures {
     /// How long it cannot be reached; absent while it can.
     pub away: Option<Duration>,
     /// Why it cannot be reached, or why this process may not write any more.
@@ -76,6 +60,8 @@ pub struct PostgresFigures {
 #[derive(Debug)]
 pub(super) struct Standing {
     place: String,
+    /// What the server is called.
+    engine: &'static str,
     /// As it was last seen in the row of the holder.
     seen: Mutex<Seen>,
     mark: Mark,
@@ -107,9 +93,10 @@ struct Away {
 }
 
 impl Standing {
-    pub(super) fn new(place: String, held: &Held, mark: Mark) -> Self {
+    pub(super) fn new(server: &Server, held: &Held, mark: Mark) -> Self {
         Self {
-            place,
+            place: server.place(),
+            engine: server.engine(),
             seen: Mutex::new(Seen { identity: held.identity.clone(), epoch: held.epoch, beat: held.beat }),
             mark,
             away: Mutex::default(),
@@ -215,7 +202,8 @@ impl Standing {
         let why = self.away.lock().as_ref().map(|away| away.why.clone());
         Err(SqlError::away(why.unwrap_or_else(|| {
             format!(
-                "PostgreSQL ({}) has not renewed the lease of this process for {} ms",
+                "{} ({}) has not renewed the lease of this process for {} ms",
+                self.engine,
                 self.place,
                 since.as_millis()
             )
@@ -224,7 +212,8 @@ impl Standing {
 
     /// This process would write nothing more: the next one may begin.
     pub(super) fn release(&self) {
-        self.lost.get_or_init(|| "this process ends, and has left the state in PostgreSQL to the next one".to_owned());
+        let why = || format!("this process ends, and has left the state in {} to the next one", self.engine);
+        self.lost.get_or_init(why);
         self.note();
         self.is_over.send_replace(true);
         self.asked.notify_one();
@@ -251,14 +240,14 @@ impl Standing {
         let before = self.away.lock().take();
         if let Some(before) = before {
             let seconds = before.since.elapsed().as_secs();
-            tracing::info!(place = self.place, seconds, "PostgreSQL can be reached again");
+            tracing::info!(place = self.place, seconds, "{} can be reached again", self.engine);
         }
     }
 
     /// It does not. Gives the error as whoever asked is told it.
     pub(super) fn fails(&self, error: &SqlError) -> SqlError {
         self.failures.fetch_add(1, Ordering::Relaxed);
-        let why = format!("PostgreSQL ({}) cannot be reached: {error}", self.place);
+        let why = format!("{} ({}) cannot be reached: {error}", self.engine, self.place);
         let mut away = self.away.lock();
         match &mut *away {
             Some(away) => away.why.clone_from(&why),
@@ -273,11 +262,10 @@ impl Standing {
     /// This process may not write any more.
     pub(super) fn lose(&self, holder: &Found, epoch: i64) -> SqlError {
         let why = self.lost.get_or_init(|| {
+            let engine = self.engine;
             let why = match holder.epoch > epoch {
-                true => {
-                    format!("{} has the state in PostgreSQL since; this process writes nothing more", holder.holder)
-                }
-                false => "the state in PostgreSQL was restored from a backup; start kubefold again".to_owned(),
+                true => format!("{} has the state in {engine} since; this process writes nothing more", holder.holder),
+                false => format!("the state in {engine} was restored from a backup; start kubefold again"),
             };
             tracing::error!(place = self.place, "{why}");
             self.note();
@@ -292,37 +280,16 @@ impl Standing {
         self.lost.get().map(|why| SqlError::lost(why.clone()))
     }
 
-    pub(super) fn figures(&self) -> PostgresFigures {
+    pub(super) fn figures(&self) -> RemoteFigures {
         let is_held = self.check().is_ok();
         let away = self.away.lock();
         let why = self.lost.get().or_else(|| away.as_ref().map(|away| &away.why));
-        PostgresFigures {
+        RemoteFigures {
             away: away.as_ref().map(|away| away.since.elapsed()),
             error: why.cloned(),
             is_lost: self.lost.get().is_some(),
             is_held,
             failures: self.failures.load(Ordering::Relaxed),
         }
-    }
-}
-
-/// Who has the database, as its row says.
-#[derive(Clone, Debug)]
-pub(super) struct Found {
-    pub(super) epoch: i64,
-    pub(super) beat: i64,
-    /// Nobody has it.
-    pub(super) is_released: bool,
-    pub(super) holder: Holder,
-}
-
-/// Of the row of the holder.
-pub(super) const FOUND: &str = "SELECT epoch, beat, host, pid,
-    to_char(since AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'), is_released FROM kubefold.holder";
-
-impl Found {
-    pub(super) fn of(row: &tokio_postgres::Row) -> Result<Self, tokio_postgres::Error> {
-        let holder = Holder { host: row.try_get(2)?, pid: row.try_get(3)?, since: row.try_get(4)? };
-        Ok(Self { epoch: row.try_get(0)?, beat: row.try_get(1)?, is_released: row.try_get(5)?, holder })
     }
 }

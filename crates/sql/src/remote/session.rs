@@ -4,25 +4,19 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{
-    Dialer, Link, Postgres,
-    standing::{FOUND, Found},
-};
-use crate::error::SqlError;
+use super::RemoteState;
+use crate::{backend::Link, error::SqlError, server::Dialer};
 
-/// There is a row while this process may write. It is locked against a change of the epoch until the transaction ends, and
-/// against nothing else, so that the connections of one process do not wait for one another.
-const FENCE: &str = "SELECT 1 FROM kubefold.holder WHERE epoch = ?1 FOR KEY SHARE";
 /// Between two tries to connect, at first and at most. Meanwhile everything is refused at once.
 const PAUSE: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// A connection of one group of tables.
-#[derive(Debug)]
 pub(crate) struct Session {
-    state: Arc<Postgres>,
+    state: Arc<RemoteState>,
     dialer: Dialer,
-    link: Option<Link>,
+    tables: Arc<[String]>,
+    link: Option<Box<dyn Link>>,
     /// A transaction was begun.
     is_open: bool,
     rest: Option<Rest>,
@@ -37,9 +31,15 @@ struct Rest {
 }
 
 impl Session {
-    pub(crate) fn new(state: Arc<Postgres>, schema: &str) -> Self {
+    /// `tables` are those of the group.
+    pub(crate) fn new(state: Arc<RemoteState>, schema: &str, tables: Arc<[String]>) -> Self {
         let dialer = state.dialer(schema);
-        Self { state, dialer, link: None, is_open: false, rest: None }
+        Self { state, dialer, tables, link: None, is_open: false, rest: None }
+    }
+
+    /// Says whether definitions of tables are part of a transaction.
+    pub(crate) fn is_transactional(&self) -> bool {
+        self.state.server().is_transactional()
     }
 
     pub(crate) fn place(&self) -> &str {
@@ -47,11 +47,11 @@ impl Session {
     }
 
     /// The connection, made again where it was lost.
-    pub(crate) fn link(&mut self) -> Result<&Link, SqlError> {
+    pub(crate) fn link(&mut self) -> Result<&dyn Link, SqlError> {
         if let Some(lost) = self.state.standing.lost() {
             return Err(lost);
         }
-        if self.link.as_ref().is_none_or(Link::is_lost) {
+        if self.link.as_ref().is_none_or(|link| link.is_lost()) {
             self.link = None;
             if let Some(rest) = self.rest.as_ref().filter(|rest| Instant::now() < rest.until) {
                 return Err(rest.error.clone());
@@ -60,14 +60,14 @@ impl Session {
             self.rest = None;
             self.link = Some(link);
         }
-        self.link.as_ref().ok_or_else(SqlError::ended)
+        self.link.as_deref().ok_or_else(SqlError::ended)
     }
 
-    fn connect(&self) -> Result<Link, SqlError> {
-        let Postgres { standing, epoch, .. } = &*self.state;
+    fn connect(&self) -> Result<Box<dyn Link>, SqlError> {
+        let RemoteState { standing, epoch, .. } = &*self.state;
         let least = standing.beat();
-        let link = self.dialer.connect()?;
-        let found = found(&link)?;
+        let link = self.dialer.link(&self.tables)?;
+        let found = link.found()?;
         match found.epoch == *epoch && found.beat >= least {
             true => Ok(link),
             false => Err(standing.lose(&found, *epoch)),
@@ -82,11 +82,11 @@ impl Session {
     }
 
     /// Begins a transaction. Errors: nothing was begun.
-    pub(crate) fn begin(&mut self) -> Result<&Link, SqlError> {
+    pub(crate) fn begin(&mut self) -> Result<&dyn Link, SqlError> {
         self.is_open = false;
         let is_old = self.link.is_some();
         let mut begun = self.try_begin();
-        if is_old && begun.as_ref().is_err_and(|error| error.is_away() && error.postgres().is_some()) {
+        if is_old && begun.as_ref().is_err_and(|error| error.is_cut()) {
             // It was lost while nobody asked anything of it. A server that does not answer is not asked twice.
             self.link = None;
             begun = self.try_begin();
@@ -99,13 +99,13 @@ impl Session {
                 return Err(if is_new { self.rest(&error) } else { error });
             }
         }
-        self.link.as_ref().ok_or_else(SqlError::ended)
+        self.link.as_deref().ok_or_else(SqlError::ended)
     }
 
     /// Reads in a transaction of its own, which sees one moment and writes nothing.
-    pub(crate) fn read<T>(&mut self, work: impl FnOnce(&Link) -> Result<T, SqlError>) -> Result<T, SqlError> {
+    pub(crate) fn read<T>(&mut self, work: impl FnOnce(&dyn Link) -> Result<T, SqlError>) -> Result<T, SqlError> {
         let link = self.link()?;
-        link.lead("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+        link.begin_read()?;
         let done = work(link);
         // After a statement that failed this undoes, without an error.
         let ended = link.batch("COMMIT");
@@ -120,11 +120,11 @@ impl Session {
     fn try_begin(&mut self) -> Result<(), SqlError> {
         let epoch = self.state.epoch;
         let link = self.link()?;
-        let begun = link.begin(FENCE, epoch);
+        let begun = link.begin(epoch);
         match begun {
             Ok(true) => Ok(()),
             Ok(false) => {
-                let found = found(link)?;
+                let found = link.found()?;
                 Err(self.state.standing.lose(&found, epoch))
             }
             Err(error) => Err(error),
@@ -132,8 +132,8 @@ impl Session {
     }
 
     /// The connection with an open transaction.
-    pub(crate) fn transaction(&self) -> Option<&Link> {
-        self.link.as_ref().filter(|link| self.is_open && !link.is_lost())
+    pub(crate) fn transaction(&self) -> Option<&dyn Link> {
+        self.link.as_deref().filter(|link| self.is_open && !link.is_lost())
     }
 
     /// Commits. Errors: nothing is stored, unless the outcome is unknown.
@@ -152,13 +152,4 @@ impl Session {
         }
         committed
     }
-}
-
-fn found(link: &Link) -> Result<Found, SqlError> {
-    let mut found = None;
-    link.each(&link.prepare(FOUND)?, &[], |row| {
-        found = Some(Found::of(row)?);
-        Ok(())
-    })?;
-    found.ok_or_else(|| SqlError::of_value("the table kubefold.holder has no row"))
 }
