@@ -1,4 +1,4 @@
-//! Three replicas on one PostgreSQL, behind a load balancer, in trouble: what client-go's informers hold in the end is what the members
+//! Three replicas on one database, behind a load balancer, in trouble: what client-go's informers hold in the end is what the members
 //! hold, and they were never told that an object is gone that nobody deleted.
 //!
 //! Each kind of trouble comes once, in an order that a seed decides. `scripts/soak replicas` plays other orders.
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use testbed::{
-    FleetFile, Informer, Kubefold, Member, MemberOptions, PostgresServer, Relay, Testbed, eventually, figure,
+    FleetFile, Informer, Kubefold, Member, MemberOptions, Relay, StateEngine, StateServer, Testbed, eventually, figure,
     objects::{CONFIG_MAPS, create_many},
 };
 
@@ -60,7 +60,7 @@ impl Trouble {
 struct World<'a> {
     replicas: [Kubefold; 3],
     balancer: Relay,
-    server: &'a PostgresServer,
+    server: &'a StateServer,
     member: &'a Member,
 }
 
@@ -135,12 +135,21 @@ pub(crate) async fn calm(informers: &[Informer]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn informers_hold_what_the_members_hold_while_replicas_members_and_the_database_are_killed() {
+    informers_hold_what_the_members_hold(StateEngine::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn informers_hold_what_the_members_hold_while_replicas_members_and_a_mysql_are_killed() {
+    informers_hold_what_the_members_hold(StateEngine::Mysql).await;
+}
+
+async fn informers_hold_what_the_members_hold(engine: StateEngine) {
     let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
     let members = [&bed["east"], &bed["west"]];
     futures::future::join_all(members.map(|member| create_many(member, "churn", EACH, 100))).await;
-    let (server, folder) = (PostgresServer::start(), tempfile::tempdir().unwrap());
+    let (server, folder) = (StateServer::start(engine), tempfile::tempdir().unwrap());
     let (url, key) = (folder.path().join("url"), folder.path().join("key"));
-    fs::write(&url, server.database("replicas", None)).unwrap();
+    fs::write(&url, server.url()).unwrap();
     let flags = ["--state-url-file", url.to_str().unwrap(), "--state-key-file", key_file(&key)];
     let file = FleetFile::default().member(members[0], 1).member(members[1], 1);
     let first = Kubefold::start_with(&file, &flags).await;

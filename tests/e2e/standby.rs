@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::{task::JoinSet, time::Instant};
 
 use testbed::{
-    Answer, Api, Authority, FleetFile, Kubectl, Kubefold, Member, MemberOptions, PostgresServer, Relay, eventually,
+    Answer, Api, Authority, FleetFile, Kubectl, Kubefold, Member, MemberOptions, Relay, StateEngine, StateServer, eventually,
     figure,
     objects::{CONFIG_MAPS, create, listed},
 };
@@ -165,15 +165,24 @@ pub(crate) fn key_file(at: &Path) -> &str {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_standby_takes_over_from_a_kubefold_that_is_killed_hangs_or_ends() {
+    a_standby_takes_over(StateEngine::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_mysql_a_standby_takes_over_from_a_kubefold_that_is_killed_hangs_or_ends() {
+    a_standby_takes_over(StateEngine::Mysql).await;
+}
+
+async fn a_standby_takes_over(engine: StateEngine) {
     let (east, west) = tokio::join!(Cluster::start("east"), Member::start("west", MemberOptions::default()));
     let members = [&east.member, &west];
-    let server = PostgresServer::start_with_tls();
-    server.sql("GRANT CREATE ON DATABASE postgres TO jane");
+    let server = StateServer::start_with_tls(engine);
     let to_west = Relay::before(members[1]).await;
     let folder = tempfile::tempdir().unwrap();
     let (url, key) = (folder.path().join("url"), folder.path().join("key"));
-    let address = server.address().replace("127.0.0.1", "localhost");
-    fs::write(&url, format!("postgres://jane:s3cret@{address}/postgres?sslmode=require\n")).unwrap();
+    let port = server.address().rsplit_once(':').unwrap().1.parse().unwrap();
+    fs::write(&url, format!("{}\n", server.tls_url(port))).unwrap();
+    server.sql(&server.grant());
     let authority = server.authority();
     let flags = ["--state-url-file", url.to_str().unwrap(), "--state-ca-file", authority.to_str().unwrap()];
     let flags = [&flags[..], &["--state-key-file", key_file(&key)]].concat();
@@ -185,8 +194,7 @@ async fn a_standby_takes_over_from_a_kubefold_that_is_killed_hangs_or_ends() {
     waits(&second, &first).await;
     let [ours, theirs] = [&first, &second].map(|fleet| fs::read_to_string(fleet.state_dir().join("ca.crt")).unwrap());
     assert_eq!(ours, theirs, "clients believe both");
-    let clear = "SELECT count(*) FROM kubefold.files WHERE encode(content, 'escape') LIKE '%PRIVATE KEY%'";
-    assert_eq!(server.sql(clear), "0");
+    assert_eq!(server.rows_with(&server.table("kubefold", "files"), "content", "PRIVATE KEY"), "0");
 
     handed_on(&second, &first, members[0]).await;
     hung(&first, &second, members, &to_west).await;
@@ -228,7 +236,7 @@ async fn hung(first: &Kubefold, second: &Kubefold, members: [&Member; 2], to_wes
     agree(second, members, "kept", &["", "1"]).await;
     first.resume();
     let status = first.ended().await;
-    assert!(!status.success() && first.log().contains("has the state in PostgreSQL since"), "{}", first.log());
+    assert!(!status.success() && first.log().contains("since; this process writes nothing more"), "{}", first.log());
     drop(writing);
     agree(second, members, "kept", &["", "1"]).await;
     assert!(revision(second).await > before, "revisions rise");

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::future::join_all;
 use http::{Method, Request, StatusCode, header};
 use serde_json::{Value, json};
-use testbed::{Api, FleetFile, Kept, Kubefold, MemberOptions, Place, PostgresServer, Saboteur, Testbed, eventually};
+use testbed::{Api, FleetFile, Kept, Kubefold, MemberOptions, Place, Saboteur, StateEngine, StateServer, Testbed, eventually};
 use tokio::{task::JoinSet, time::Instant};
 
 use crate::standby::{key_file, serves};
@@ -213,13 +213,22 @@ async fn ended(fleet: &Api, members: &[Api], cases: &[Case], has_arrived: bool) 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_holder_that_stops_in_any_step_leaves_what_one_writer_leaves() {
+    stops_in_any_step(StateEngine::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_mysql_a_holder_that_stops_in_any_step_leaves_what_one_writer_leaves() {
+    stops_in_any_step(StateEngine::Mysql).await;
+}
+
+async fn stops_in_any_step(engine: StateEngine) {
     let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
     let (east, west) = tokio::join!(Saboteur::before(&bed["east"], "east"), Saboteur::before(&bed["west"], "west"));
     let members = [bed["east"].api().await, bed["west"].api().await];
-    let server = PostgresServer::start();
+    let server = StateServer::start(engine);
     let folder = tempfile::tempdir().unwrap();
     let (url, key) = (folder.path().join("url"), folder.path().join("key"));
-    fs::write(&url, server.database("steps", None)).unwrap();
+    fs::write(&url, server.url()).unwrap();
     let flags = ["--state-url-file", url.to_str().unwrap(), "--state-key-file", key_file(&key)];
     let file = FleetFile::default().entry("east", east.kubeconfig(), 2, "").entry("west", west.kubeconfig(), 1, "");
     let first = Kubefold::start_with(&file, &flags).await;
@@ -254,7 +263,7 @@ async fn a_holder_that_stops_in_any_step_leaves_what_one_writer_leaves() {
     join_all(late.map(|(_, kept)| kept.release())).await;
     first.resume();
     let status = first.ended().await;
-    assert!(!status.success() && first.log().contains("has the state in PostgreSQL since"), "{}", first.log());
+    assert!(!status.success() && first.log().contains("since; this process writes nothing more"), "{}", first.log());
     drop(writing);
     ended(&api, &members, &cases, true).await;
 

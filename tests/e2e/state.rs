@@ -1,4 +1,4 @@
-//! State in PostgreSQL: the next process finds what the last one wrote; reads work while the database cannot be reached.
+//! State in a database: the next process finds what the last one wrote; reads work while the database cannot be reached.
 
 use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
@@ -6,7 +6,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use testbed::{
-    Api, FleetFile, Kubefold, Member, MemberOptions, PostgresServer, Relay, Testbed, eventually,
+    Api, FleetFile, Kubefold, Member, MemberOptions, Relay, StateEngine, StateServer, Testbed, eventually,
     objects::{create_many, exact, listed},
     program,
     samples::namespace,
@@ -39,16 +39,24 @@ async fn make(api: &Api, name: &str) -> (StatusCode, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn state_in_postgresql_outlives_processes_and_outages() {
+    outlives_processes_and_outages(StateEngine::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn state_in_mysql_outlives_processes_and_outages() {
+    outlives_processes_and_outages(StateEngine::Mysql).await;
+}
+
+async fn outlives_processes_and_outages(engine: StateEngine) {
     let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
     let (east, west) = (&bed["east"], &bed["west"]);
     create_many(east, "many", 20, 100).await;
     create_many(west, "many", 20, 100).await;
-    let server = PostgresServer::start_with_tls();
+    let server = StateServer::start_with_tls(engine);
     let (database, to_west) = (Relay::to(&server.address()).await, Relay::before(west).await);
     let folder = tempfile::tempdir().unwrap();
     let url = folder.path().join("url");
-    let port = database.addr().port();
-    fs::write(&url, format!("postgres://jane:s3cret@localhost:{port}/postgres?sslmode=require\n")).unwrap();
+    fs::write(&url, format!("{}\n", server.tls_url(database.addr().port()))).unwrap();
     let authority = server.authority();
     let flags = ["--state-url-file", url.to_str().unwrap(), "--state-ca-file", authority.to_str().unwrap()];
     let file = FleetFile::default().member(east, 1).entry("west", &west.kubeconfig_through(&to_west), 1, "");
@@ -60,8 +68,8 @@ async fn state_in_postgresql_outlives_processes_and_outages() {
     let second: Vec<&str> = serve.iter().chain(&flags).copied().collect();
     let (code, _, told) = run(&second, folder.path()).await;
     assert_eq!(code, Some(1), "{told}");
-    assert!(told.contains("GRANT CREATE ON DATABASE \"postgres\" TO \"jane\"") && !told.contains("s3cret"), "{told}");
-    server.sql("GRANT CREATE ON DATABASE postgres TO jane");
+    assert!(told.contains(&server.grant()) && !told.contains("s3cret"), "{told}");
+    server.sql(&server.grant());
 
     let fleet = Kubefold::start_with(&file, &flags).await;
     let api = fleet.api().await;
@@ -76,8 +84,8 @@ async fn state_in_postgresql_outlives_processes_and_outages() {
     for file in ["state.db", "own.db", "mirror.db"] {
         assert!(!fleet.state_dir().join(file).exists(), "{file}");
     }
-    let clear = "SELECT count(*) FROM kubefold_own.kubefold_changes WHERE encode(value, 'escape') LIKE '%hunter2%'";
-    assert_eq!(server.sql(clear), "0");
+    let own = if engine == StateEngine::Postgres { "kubefold_own.kubefold_changes" } else { "kubefold_changes" };
+    assert_eq!(server.rows_with(own, "value", "hunter2"), "0");
 
     // Another process.
     let (code, _, told) = run(&second, folder.path()).await;
@@ -86,7 +94,7 @@ async fn state_in_postgresql_outlives_processes_and_outages() {
     assert!(told.contains("With the --state-key-file of that process this one waits"), "{told}");
 
     let known = killed_behind(&fleet, west, &to_west).await;
-    away(&fleet, &database).await;
+    away(&fleet, &database, engine).await;
     restored(&fleet, &server, known.len()).await;
 }
 
@@ -97,11 +105,20 @@ const SHADOWS: &str = "/apis/kubefold.io/v1alpha1/namespaces/state/shadowresourc
 /// What is in the directory is in the database after a move, whenever that was killed, and kubefold goes on with it.
 #[tokio::test(flavor = "multi_thread")]
 async fn state_of_a_directory_is_moved_into_postgresql_and_goes_on_there() {
-    let bed = Testbed::shared(&["east", "west"]).await;
+    moved_and_goes_on(StateEngine::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn state_of_a_directory_is_moved_into_mysql_and_goes_on_there() {
+    moved_and_goes_on(StateEngine::Mysql).await;
+}
+
+async fn moved_and_goes_on(engine: StateEngine) {
+    let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
     let (east, west) = (&bed["east"], &bed["west"]);
     tokio::join!(namespace(east, SPACE), namespace(west, SPACE));
-    let (to_west, server) = (Relay::before(west).await, PostgresServer::start());
-    let url = server.url("postgres");
+    let (to_west, server) = (Relay::before(west).await, StateServer::start(engine));
+    let url = server.url();
     let file = FleetFile::default().member(east, 1).entry("west", &west.kubeconfig_through(&to_west), 1, "");
     let mut fleet = Kubefold::start(&file).await;
     let revision = fill(&fleet, &to_west).await;
@@ -125,8 +142,7 @@ async fn state_of_a_directory_is_moved_into_postgresql_and_goes_on_there() {
     killed.args(state_move).arg("--state-dir").arg(fleet.state_dir()).kill_on_drop(true);
     let mut killed = killed.spawn().unwrap();
     eventually(SOON, async || {
-        let tables = server.sql("SELECT count(*) FROM pg_class WHERE relname = 'kubefold_changes'");
-        (tables == "1").then_some(()).ok_or(tables)
+        server.has_table("kubefold_changes").then_some(()).ok_or("it has not begun")
     })
     .await;
     killed.kill().await.unwrap();
@@ -247,9 +263,9 @@ async fn killed_behind(fleet: &Kubefold, west: &Member, to_west: &Relay) -> Vec<
 }
 
 /// Restored from a backup.
-async fn restored(fleet: &Kubefold, server: &PostgresServer, known: usize) {
+async fn restored(fleet: &Kubefold, server: &StateServer, known: usize) {
     assert!(fleet.terminate(SOON).await.success(), "{}", fleet.log());
-    server.sql("UPDATE kubefold.holder SET epoch = 1, beat = 1");
+    server.rewind();
     fleet.restart().await;
     assert_eq!(state(&fleet.api().await).await["restored"], true);
     assert!(fleet.log().contains("it was restored from a backup"), "{}", fleet.log());
@@ -266,7 +282,7 @@ async fn restored(fleet: &Kubefold, server: &PostgresServer, known: usize) {
 }
 
 /// The database goes, and comes back; then it does not answer, and does again.
-async fn away(fleet: &Kubefold, database: &Relay) {
+async fn away(fleet: &Kubefold, database: &Relay, engine: StateEngine) {
     let api = fleet.api().await;
     for (name, is_cut) in [("gone", true), ("silent", false)] {
         match is_cut {
@@ -275,7 +291,7 @@ async fn away(fleet: &Kubefold, database: &Relay) {
         }
         let (status, told) = make(&api, name).await;
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{told}");
-        assert!(told.contains("nothing was changed") && told.contains("PostgreSQL"), "{told}");
+        assert!(told.contains("nothing was changed") && told.contains(&engine.to_string()), "{told}");
         eventually(SOON, async || {
             let error = state(&api).await["error"].take();
             error.is_string().then_some(()).ok_or_else(|| error.to_string())

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::mirror::{metric, mirrored};
 use testbed::{
-    Api, FleetFile, Kubefold, Member, MemberOptions, PostgresServer, Testbed, eventually,
+    Api, FleetFile, Kubefold, Member, MemberOptions, StateEngine, StateServer, Testbed, eventually,
     samples::{config_map, name, namespace},
 };
 
@@ -324,11 +324,11 @@ async fn is_last_known(fleet: &Kubefold, east: &Member, known: &BTreeMap<String,
     .await;
 }
 
-/// A namespace of two members, with a kind in memory and a kind in PostgreSQL alone.
+/// A namespace of two members, with a kind in memory and a kind in a database alone.
 struct Away<'a> {
     api: Api,
     east: Api,
-    postgres: &'a PostgresServer,
+    server: &'a StateServer,
 }
 
 const MAPS: &str = "/api/v1/namespaces/database-away/configmaps";
@@ -381,28 +381,37 @@ fn names_of(list: &Value) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_goes_on_and_tables_catch_up_while_postgresql_hangs_is_killed_or_is_full() {
-    let bed = Testbed::shared(&["east", "west"]).await;
+    memory_goes_on_and_tables_catch_up(StateEngine::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_goes_on_and_tables_catch_up_while_mysql_hangs_is_killed_or_is_full() {
+    memory_goes_on_and_tables_catch_up(StateEngine::Mysql).await;
+}
+
+async fn memory_goes_on_and_tables_catch_up(engine: StateEngine) {
+    let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
     for member in bed.members() {
         namespace(member, "database-away").await;
     }
-    let postgres = PostgresServer::start();
+    let server = StateServer::start(engine);
     let folder = tempfile::tempdir().unwrap();
     let url = folder.path().join("url");
-    std::fs::write(&url, postgres.database("away", None)).unwrap();
+    std::fs::write(&url, server.url()).unwrap();
     let fleet = Kubefold::start_with(&file(&bed, true), &["--state-url-file", url.to_str().unwrap()]).await;
     let api = fleet.api().await;
-    let away = Away { api: api.clone(), east: bed["east"].api().await, postgres: &postgres };
+    let away = Away { api: api.clone(), east: bed["east"].api().await, server: &server };
     away.make("a").await;
     away.tables_have(&["a"]).await;
     away.memory_goes_on("b").await;
     away.tables_have(&["a", "b"]).await;
 
     // It hangs: who searches the tables waits for it, and nobody else.
-    away.postgres.pause();
+    away.server.pause();
     let searches = join_all((0..6).map(|_| api.request(Method::GET, STORED, "")));
     let meanwhile = async {
         away.memory_goes_on("c").await;
-        away.postgres.resume();
+        away.server.resume();
     };
     let (searched, ()) = futures::join!(searches, meanwhile);
     for answer in searched {
@@ -412,7 +421,7 @@ async fn memory_goes_on_and_tables_catch_up_while_postgresql_hangs_is_killed_or_
     away.tables_have(&["a", "b", "c"]).await;
 
     // It is killed: what the tables have cannot be said, in no view.
-    away.postgres.kill();
+    away.server.kill();
     for view in ["", "/views/lenient", "/views/strict"] {
         for path in [STORED.to_owned(), STORED.replace("clusterpedia.io/v1beta1/resources/apis/", "")] {
             let answer = api.request(Method::GET, &format!("{view}{path}"), "").await;
@@ -421,25 +430,15 @@ async fn memory_goes_on_and_tables_catch_up_while_postgresql_hangs_is_killed_or_
         }
     }
     away.memory_goes_on("d").await;
-    away.postgres.restart();
+    away.server.restart();
     away.tables_have(&["a", "b", "c", "d"]).await;
-    assert!(fleet.log().contains("PostgreSQL"), "{}", fleet.log());
+    assert!(fleet.log().contains(&engine.to_string()), "{}", fleet.log());
     is_full(&away).await;
 }
 
 /// No table takes a row more: who asks is told so, memory goes on, and the tables have everything once there is room.
 async fn is_full(away: &Away<'_>) {
-    // As PostgreSQL says it of a full disk.
-    let fill = "CREATE FUNCTION public.no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-            RAISE EXCEPTION 'No space left on device' USING ERRCODE = 'disk_full';
-        END $$;
-        DO $$ DECLARE one record; BEGIN
-            FOR one IN SELECT schemaname, tablename FROM pg_tables WHERE schemaname LIKE 'kubefold%' LOOP
-                EXECUTE format('CREATE TRIGGER no_room BEFORE INSERT ON %I.%I FOR EACH ROW EXECUTE FUNCTION public.no_room()',
-                    one.schemaname, one.tablename);
-            END LOOP;
-        END $$";
-    away.postgres.sql_in("away", fill);
+    away.server.fill();
     let placed = config_map("placed", json!({})).to_string();
     let refused = away.api.request(Method::POST, MAPS, placed).await;
     assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE, "{refused}");
@@ -451,7 +450,7 @@ async fn is_full(away: &Away<'_>) {
         if is_told { Ok(()) } else { Err(answer.to_string()) }
     })
     .await;
-    away.postgres.sql_in("away", "DROP FUNCTION public.no_room CASCADE");
+    away.server.make_room();
     away.tables_have(&["a", "b", "c", "d", "e"]).await;
     away.api.create(MAPS, &config_map("placed", json!({}))).await;
 }

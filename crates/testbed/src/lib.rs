@@ -47,6 +47,7 @@ mod sample_apiserver;
 pub mod samples;
 mod servers;
 mod shared;
+mod state_server;
 mod terminal;
 mod webhook;
 
@@ -75,6 +76,7 @@ pub use relay::Relay;
 pub use saboteur::{Kept, Kind, Lie, Place, Saboteur};
 pub use sample_apiserver::SampleApiServer;
 pub use shared::SharedMembers;
+pub use state_server::{StateEngine, StateServer};
 pub use terminal::{ScreenSize, Terminal};
 pub use webhook::{Reply, Webhook, ca_bundle};
 
