@@ -14,6 +14,7 @@ use std::{
         net::{UnixListener, UnixStream},
     },
     path::{Path, PathBuf},
+    process::Command,
     sync::{Arc, LazyLock},
     thread,
     time::Duration,
@@ -69,6 +70,7 @@ on_each! {
     a_holder_that_cannot_reach_the_server_acts_no_more_before_another_one_has_the_state,
     a_holder_that_hangs_in_a_transaction_stores_nothing_of_it,
     a_server_that_is_away_for_all_makes_no_other_holder,
+    no_epoch_begins_while_a_transaction_of_another_is_open,
     a_holder_that_ends_is_followed_at_once_and_tells_its_number,
     a_connection_that_was_lost_is_made_again_before_anybody_notices,
     while_the_server_is_away_writes_are_refused_at_once_and_what_nobody_waits_for_is_kept,
@@ -142,6 +144,17 @@ impl Process {
             Engine::Mysql => {
                 let statements = statements.replace("kubefold.", "kubefold_");
                 MARIADB.sql(&format!("USE `{}`; {statements}", self.name))
+            }
+        }
+    }
+
+    /// Runs statements that may fail.
+    fn sql_of(&self, statements: &str) -> Command {
+        match self.engine {
+            Engine::Postgres => POSTGRES.client(self.name, statements),
+            Engine::Mysql => {
+                let statements = statements.replace("kubefold.", "kubefold_");
+                MARIADB.client(&format!("USE `{}`; {statements}", self.name))
             }
         }
     }
@@ -360,6 +373,55 @@ fn a_holder_that_hangs_in_a_transaction_stores_nothing_of_it(engine: Engine) {
     assert!(!failed.is_outcome_unknown(), "{failed}");
     assert!(later.is_err());
     assert_eq!(ids(&after), [4]);
+}
+
+fn no_epoch_begins_while_a_transaction_of_another_is_open(engine: Engine) {
+    let process = Process::new(engine, "locked");
+    let state = process.state();
+    let database = tables(&state);
+    // As a process begins one.
+    let begin = match engine {
+        Engine::Postgres => {
+            "SET lock_timeout = '1s'; SELECT 1 FROM kubefold.holder FOR UPDATE;
+             UPDATE kubefold.holder SET epoch = epoch + 1"
+        }
+        Engine::Mysql => "SET innodb_lock_wait_timeout = 1; UPDATE kubefold.epoch SET epoch = epoch + 1",
+    };
+    let asked = Mutex::new(process.sql_of(begin));
+    let written = database.write(Durability::Synced, move |sql| {
+        sql.execute("INSERT INTO things VALUES (1)", &[])?;
+        let refused = asked.lock().output().unwrap();
+        let why = String::from_utf8_lossy(&refused.stderr).to_lowercase();
+        assert!(!refused.status.success() && why.contains("lock"), "{why}");
+        Ok(())
+    });
+    written.unwrap();
+    // The lease was kept meanwhile.
+    assert!(state.check().is_ok());
+    process.sql(begin);
+    assert!(insert(&database, 2).is_err());
+    assert_eq!(process.sql("SELECT count(*) FROM kubefold.things"), "1");
+}
+
+/// What follows would be stored by itself.
+#[test]
+fn a_transaction_that_mysql_undoes_ends_with_all_that_is_in_it() {
+    let process = Process::new(Engine::Mysql, "undone");
+    let database = tables(&process.state());
+    let trigger = "USE undone// CREATE TRIGGER deadlock BEFORE INSERT ON kubefold_things FOR EACH ROW IF NEW.id = 2 THEN
+        SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Deadlock found'; END IF";
+    let made = MARIADB.client(trigger).arg("--delimiter=//").output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let written = database.write(Durability::Synced, |sql| {
+        sql.execute("INSERT INTO things VALUES (1)", &[])?;
+        sql.execute("INSERT INTO things VALUES (2)", &[]).unwrap_err();
+        sql.execute("INSERT INTO things VALUES (3)", &[])
+    });
+    let refused = written.unwrap_err();
+    assert!(!refused.is_outcome_unknown(), "{refused}");
+    assert!(ids(&database).is_empty());
+    insert(&database, 4).unwrap();
+    assert_eq!(ids(&database), [4]);
 }
 
 fn a_server_that_is_away_for_all_makes_no_other_holder(engine: Engine) {

@@ -31,7 +31,8 @@ impl MariadbServer {
         format!("mysql://jane:{password}@{host}:{port}/{name}")
     }
 
-    fn client(&self, statements: &str) -> Command {
+    /// What runs statements as an operator does.
+    pub fn client(&self, statements: &str) -> Command {
         let mut command = Command::new("mariadb");
         command.args(["--no-defaults", "--batch", "--skip-column-names", "--user=root", "--execute", statements]);
         command.arg("--socket").arg(self.socket());

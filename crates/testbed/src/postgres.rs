@@ -73,6 +73,11 @@ impl PostgresServer {
 
     /// Runs statements as an operator does in another database than `postgres`, and returns what they print.
     pub fn sql_in(&self, database: &str, statements: &str) -> String {
+        printed(&mut self.client(database, statements), statements)
+    }
+
+    /// What runs statements as an operator does in a database.
+    pub fn client(&self, database: &str, statements: &str) -> Command {
         let mut command = Command::new(self.folder.join("psql"));
         command.args([
             "--no-psqlrc",
@@ -87,6 +92,7 @@ impl PostgresServer {
         if let Some(port) = &self.port {
             command.env("PGPORT", port.number().to_string());
         }
-        printed(command.env("PGOPTIONS", "-c client_min_messages=warning"), statements)
+        command.env("PGOPTIONS", "-c client_min_messages=warning");
+        command
     }
 }
