@@ -42,7 +42,9 @@ pub enum StateUrl {
 
 /// A URL that names no database for the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it names no database of PostgreSQL or MySQL; write postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE")]
+#[error(
+    "it names no database of PostgreSQL or MySQL; write postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE"
+)]
 pub struct StateUrlError;
 
 impl FromStr for StateUrl {

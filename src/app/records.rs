@@ -70,7 +70,9 @@ impl StateOpenError {
     /// Whether what was given is wrong, wherever and whenever it is used.
     pub fn is_given(&self) -> bool {
         match self {
-            Self::UrlFile(_) | Self::Url { .. } | Self::Authority(_) | Self::Other { .. } | Self::NoMysql { .. } => true,
+            Self::UrlFile(_) | Self::Url { .. } | Self::Authority(_) | Self::Other { .. } | Self::NoMysql { .. } => {
+                true
+            }
             Self::Remote { source, .. } => matches!(source, RemoteError::Url(_)),
             Self::InUse { .. } | Self::Ended(_) => false,
         }
@@ -285,8 +287,7 @@ impl Collector for OfState {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let figures = self.0.figures();
         let is_up = figures.away.is_none() && !figures.is_lost;
-        let help =
-            "Whether state can be written to the database: 1, or 0 while it cannot be reached or another process has it";
+        let help = "Whether state can be written to the database: 1, or 0 while it cannot be reached or another process has it";
         encoder.encode_descriptor("up", help, None, MetricType::Gauge)?.encode_gauge(&i64::from(is_up))?;
         encoder.encode_descriptor("held", HELD, None, MetricType::Gauge)?.encode_gauge(&i64::from(figures.is_held))?;
         let help = "Connections to the database, and statements, that failed";

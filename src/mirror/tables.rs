@@ -85,7 +85,8 @@ CREATE TABLE shown (
 /// The group of tables on a server, where state is there.
 pub const SCHEMA: &str = "kubefold_mirror";
 /// The same on servers.
-pub(super) const REMOTE_MIGRATIONS: Migrations<'_> = Migrations { postgres: &POSTGRES_MIGRATIONS, mysql: &[MYSQL_TABLES] };
+pub(super) const REMOTE_MIGRATIONS: Migrations<'_> =
+    Migrations { postgres: &POSTGRES_MIGRATIONS, mysql: &[MYSQL_TABLES] };
 /// In MySQL text is bytes. It has no index of some rows alone.
 const MYSQL_TABLES: &str = "
 CREATE TABLE IF NOT EXISTS feeds (

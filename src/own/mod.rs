@@ -226,7 +226,7 @@ pub async fn open(state_dir: &Path) -> Result<Arc<dyn Storage>, OwnStartError> {
 /// Errors: see [`OwnStartError`].
 pub async fn open_in(dialer: Dialer) -> Result<Arc<dyn Storage>, OwnStartError> {
     Ok(match dialer {
-        Dialer::Postgres(dialer) => Arc::new(Postgres::open_by(dialer, Bounds::default()).await?),
+        Dialer::Postgres(dialer) => Arc::new(Postgres::open_by(*dialer, Bounds::default()).await?),
         #[cfg(feature = "mysql")]
         Dialer::Mysql(dialer) => {
             let opened = kubefold_apiserver::storage::Mysql::open_by(dialer, Bounds::default()).await;

@@ -135,12 +135,12 @@ pub(crate) async fn calm(informers: &[Informer]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn informers_hold_what_the_members_hold_while_replicas_members_and_the_database_are_killed() {
-    informers_hold_what_the_members_hold(StateEngine::Postgres).await;
+    Box::pin(informers_hold_what_the_members_hold(StateEngine::Postgres)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn informers_hold_what_the_members_hold_while_replicas_members_and_a_mysql_are_killed() {
-    informers_hold_what_the_members_hold(StateEngine::Mysql).await;
+    Box::pin(informers_hold_what_the_members_hold(StateEngine::Mysql)).await;
 }
 
 async fn informers_hold_what_the_members_hold(engine: StateEngine) {

@@ -8,8 +8,8 @@ use serde_json::json;
 use tokio::{task::JoinSet, time::Instant};
 
 use testbed::{
-    Answer, Api, Authority, FleetFile, Kubectl, Kubefold, Member, MemberOptions, Relay, StateEngine, StateServer, eventually,
-    figure,
+    Answer, Api, Authority, FleetFile, Kubectl, Kubefold, Member, MemberOptions, Relay, StateEngine, StateServer,
+    eventually, figure,
     objects::{CONFIG_MAPS, create, listed},
 };
 
@@ -165,12 +165,12 @@ pub(crate) fn key_file(at: &Path) -> &str {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_standby_takes_over_from_a_kubefold_that_is_killed_hangs_or_ends() {
-    a_standby_takes_over(StateEngine::Postgres).await;
+    Box::pin(a_standby_takes_over(StateEngine::Postgres)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_mysql_a_standby_takes_over_from_a_kubefold_that_is_killed_hangs_or_ends() {
-    a_standby_takes_over(StateEngine::Mysql).await;
+    Box::pin(a_standby_takes_over(StateEngine::Mysql)).await;
 }
 
 async fn a_standby_takes_over(engine: StateEngine) {

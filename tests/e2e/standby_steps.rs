@@ -6,7 +6,9 @@ use bytes::Bytes;
 use futures::future::join_all;
 use http::{Method, Request, StatusCode, header};
 use serde_json::{Value, json};
-use testbed::{Api, FleetFile, Kept, Kubefold, MemberOptions, Place, Saboteur, StateEngine, StateServer, Testbed, eventually};
+use testbed::{
+    Api, FleetFile, Kept, Kubefold, MemberOptions, Place, Saboteur, StateEngine, StateServer, Testbed, eventually,
+};
 use tokio::{task::JoinSet, time::Instant};
 
 use crate::standby::{key_file, serves};

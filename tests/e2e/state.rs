@@ -141,10 +141,7 @@ async fn moved_and_goes_on(engine: StateEngine) {
     let mut killed = tokio::process::Command::new(program());
     killed.args(state_move).arg("--state-dir").arg(fleet.state_dir()).kill_on_drop(true);
     let mut killed = killed.spawn().unwrap();
-    eventually(SOON, async || {
-        server.has_table("kubefold_changes").then_some(()).ok_or("it has not begun")
-    })
-    .await;
+    eventually(SOON, async || server.has_table("kubefold_changes").then_some(()).ok_or("it has not begun")).await;
     killed.kill().await.unwrap();
     if fleet.state_dir().join("own.db").exists() {
         let config = fleet.config();

@@ -75,11 +75,7 @@ pub(crate) trait Link: Send {
     fn execute(&self, statement: &str, values: &[Value<'_>]) -> Result<usize, SqlError>;
 
     /// Executes it for the parameters of many rows.
-    fn execute_all<'v>(
-        &self,
-        statement: &str,
-        rows: &mut dyn Iterator<Item = Vec<Value<'v>>>,
-    ) -> Result<(), SqlError>;
+    fn execute_all<'v>(&self, statement: &str, rows: &mut dyn Iterator<Item = Vec<Value<'v>>>) -> Result<(), SqlError>;
 
     /// Reads an answer row by row. `take` asks nothing of the connection.
     fn each(
@@ -133,8 +129,9 @@ pub(crate) trait Keeper: Send + Sync {
     /// Undoes that transaction.
     fn undo(&self) -> BoxFuture<'_, Result<(), SqlError>>;
 
-    /// In that transaction, has this process begin an epoch above this and every earlier one, with a beat above this one. Commits.
-    fn take(&self, above: (i64, i64)) -> BoxFuture<'_, Result<Taken, SqlError>>;
+    /// In that transaction, has this process begin an epoch above this one and every earlier one, with a beat above this one and the
+    /// one before. Commits.
+    fn take(&self, epoch: i64, beat: i64) -> BoxFuture<'_, Result<Taken, SqlError>>;
 
     /// Changes the row of the holder, and has the number in it be at least this one. Gives its beat and number. `None`: the epoch is
     /// another, or has ended.

@@ -26,7 +26,6 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::{engine::Engine, readers::Readers, remote::Session};
 pub use crate::{
     backend::{Announcement, Holder, RemoteError, Replica, Words},
     error::{OpenError, SqlError},
@@ -37,6 +36,7 @@ pub use crate::{
     statement::{Sql, Statement},
     value::{Column, Row, Value},
 };
+use crate::{engine::Engine, readers::Readers, remote::Session};
 
 /// Nobody but the program's own user reads or writes the file.
 const MODE: u32 = 0o600;

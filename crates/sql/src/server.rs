@@ -29,7 +29,7 @@ enum Engine {
 #[derive(Clone)]
 pub enum Dialer {
     /// Of PostgreSQL.
-    Postgres(postgres::Dialer),
+    Postgres(Box<postgres::Dialer>),
     /// A group of tables of MySQL.
     #[cfg(feature = "mysql")]
     Mysql(mysql::Dialer),
@@ -135,7 +135,7 @@ impl Server {
         match &self.0 {
             Engine::Postgres(of) => {
                 let (config, tls) = (**of).clone();
-                Dialer::Postgres(postgres::Dialer::of(config, tls, schema, runtime))
+                Dialer::Postgres(Box::new(postgres::Dialer::of(config, tls, schema, runtime)))
             }
             #[cfg(feature = "mysql")]
             Engine::Mysql(target) => Dialer::Mysql(mysql::Dialer::new(Arc::clone(target), runtime).of_schema(schema)),

@@ -21,8 +21,8 @@ use std::{
 };
 
 use kubefold_sql::{
-    Announcement, Candidate, Database, Durability, LOOK_EVERY, Migrations, RemoteError, RemoteState, Server, SharedFiles,
-    Sql, SqlError, mysql::MysqlTls, params,
+    Announcement, Candidate, Database, Durability, LOOK_EVERY, Migrations, RemoteError, RemoteState, Server,
+    SharedFiles, Sql, SqlError, mysql::MysqlTls, params,
 };
 use parking_lot::Mutex;
 use rustls::{ClientConfig, RootCertStore};
@@ -163,9 +163,10 @@ impl Process {
     fn cut(&self) {
         let name = self.name;
         match self.engine {
-            Engine::Postgres => drop(POSTGRES.sql(&format!(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
-            ))),
+            Engine::Postgres => drop(
+                POSTGRES
+                    .sql(&format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")),
+            ),
             Engine::Mysql => MARIADB.cut(&format!("db = '{name}'")),
         }
     }
@@ -408,7 +409,8 @@ fn no_epoch_begins_while_a_transaction_of_another_is_open(engine: Engine) {
 fn a_transaction_that_mysql_undoes_ends_with_all_that_is_in_it() {
     let process = Process::new(Engine::Mysql, "undone");
     let database = tables(&process.state());
-    let trigger = "USE undone// CREATE TRIGGER deadlock BEFORE INSERT ON kubefold_things FOR EACH ROW IF NEW.id = 2 THEN
+    let trigger =
+        "USE undone// CREATE TRIGGER deadlock BEFORE INSERT ON kubefold_things FOR EACH ROW IF NEW.id = 2 THEN
         SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Deadlock found'; END IF";
     let made = MARIADB.client(trigger).arg("--delimiter=//").output().unwrap();
     assert!(made.status.success(), "{made:?}");
@@ -625,7 +627,9 @@ fn what_can_never_be_reached_is_refused_in_one_sentence(engine: Engine) {
         Engine::Postgres => {
             ("postgres://u@h:x/d", "it is no connection string of PostgreSQL", "role \"nobody-here\" does not exist")
         }
-        Engine::Mysql => ("mysql://u@h:x/d", "it is no URL of MySQL", "Access denied for user 'nobody-here'@'localhost'"),
+        Engine::Mysql => {
+            ("mysql://u@h:x/d", "it is no URL of MySQL", "Access denied for user 'nobody-here'@'localhost'")
+        }
     };
     assert!(said(wrong).starts_with(what), "{}", said(wrong));
     let url = process.url(None).replace("kubefold@", "nobody-here@");

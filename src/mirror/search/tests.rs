@@ -451,7 +451,11 @@ fn mysql_gives_the_same_rows_in_the_same_order_and_pages() {
         assert!(plan.contains(index), "{plan}");
     }
     // MariaDB reads no JSON that is nested so deep.
-    let json = format!(r#"{{"metadata":{{"name":"deep"}},"spec":{{"key":"x"}},"deep":{}1{}}}"#, "[".repeat(90), "]".repeat(90));
+    let json = format!(
+        r#"{{"metadata":{{"name":"deep"}},"spec":{{"key":"x"}},"deep":{}1{}}}"#,
+        "[".repeat(90),
+        "]".repeat(90)
+    );
     let deep = Object { member: "east", namespace: "a", name: "deep".into(), uid: "deep".into(), revision: 8, json };
     filled(&file, &[deep]);
     let gvr = gvr();

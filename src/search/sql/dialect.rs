@@ -70,7 +70,9 @@ impl Dialect {
             Self::Sqlite => ["instr(lower(o.name), ", ") > 0"],
             Self::Postgres => ["strpos(lower(o.name COLLATE \"C\"), ", ") > 0"],
             // `lower` changes no bytes.
-            Self::Mysql => ["INSTR(LOWER(CONVERT(CONVERT(o.name USING utf8mb4) USING ascii)), CONVERT(", " USING ascii)) > 0"],
+            Self::Mysql => {
+                ["INSTR(LOWER(CONVERT(CONVERT(o.name USING utf8mb4) USING ascii)), CONVERT(", " USING ascii)) > 0"]
+            }
         }
     }
 }

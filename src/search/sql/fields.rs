@@ -183,7 +183,9 @@ impl Dialect {
                 scalars.map(|of_type| (of_type, Constant(rank(of_type)))).collect()
             }
             Of::Number => match self {
-                Self::Sqlite | Self::Mysql => vec![("true", Constant("1")), ("integer", Value(text)), ("real", Value(text))],
+                Self::Sqlite | Self::Mysql => {
+                    vec![("true", Constant("1")), ("integer", Value(text)), ("real", Value(text))]
+                }
                 Self::Postgres => vec![
                     ("boolean", Value(["((", "", ") #>> '{}')::boolean::integer::numeric"])),
                     ("number", Value(POSTGRES_NUMBER)),

@@ -82,12 +82,17 @@ mod tests {
             // A commit that failed is certain only where the server undid it.
             assert!(failed.kind == Kind::Full && !failed.is_certain(), "{code}");
             let failed = SqlError::from(failed);
-            assert!(failed.is_full() && !failed.is_outcome_unknown() && failed.in_commit().is_outcome_unknown(), "{code}");
+            assert!(
+                failed.is_full() && !failed.is_outcome_unknown() && failed.in_commit().is_outcome_unknown(),
+                "{code}"
+            );
         }
         let deadlock = failure(1213, "Deadlock found when trying to get lock");
         assert!(deadlock.is_certain() && !SqlError::from(deadlock).in_commit().is_outcome_unknown());
         assert!(!failure(1180, "Got error 5 during COMMIT").is_certain());
-        assert!(failure(1053, "Server shutdown in progress").is_away() && !failure(1064, "You have an error").is_away());
+        assert!(
+            failure(1053, "Server shutdown in progress").is_away() && !failure(1064, "You have an error").is_away()
+        );
         assert!(SqlError::from(failure(1712, "Index things is corrupted")).is_damaged());
     }
 }

@@ -54,7 +54,8 @@ INSERT IGNORE INTO kubefold.holder VALUES (1, 0, 0, '', 0, UTC_TIMESTAMP(), 1, 0
 ";
 /// How many of them there are.
 const TABLES_COUNT: i64 = 5;
-const TABLES_MADE: &str = "SELECT count(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name IN
+const TABLES_MADE: &str =
+    "SELECT count(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name IN
     ('kubefold_epoch', 'kubefold_holder', 'kubefold_files', 'kubefold_formats', 'kubefold_replicas')";
 const ROWS_MADE: &str = "SELECT (SELECT count(*) FROM kubefold.epoch) + (SELECT count(*) FROM kubefold.holder)";
 const LOCK: &str = "SELECT 1 FROM kubefold.epoch WHERE id = 1 FOR UPDATE";
@@ -154,7 +155,7 @@ impl Keeper for Asked {
         self.ask(|tables| tables.batch("ROLLBACK"))
     }
 
-    fn take(&self, (epoch, beat): (i64, i64)) -> BoxFuture<'_, Result<Taken, SqlError>> {
+    fn take(&self, epoch: i64, beat: i64) -> BoxFuture<'_, Result<Taken, SqlError>> {
         self.ask(move |tables| {
             tables.execute(TAKE_EPOCH, params![epoch])?;
             tables.execute(TAKE, params![beat, &host(), i64::from(process::id())])?;

@@ -186,11 +186,7 @@ impl Link {
     }
 
     /// Reads an answer row by row.
-    pub fn each(
-        &mut self,
-        statement: &str,
-        mut take: impl FnMut(Found) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+    pub fn each(&mut self, statement: &str, mut take: impl FnMut(Found) -> Result<(), Failure>) -> Result<(), Failure> {
         self.call(async |conn| {
             let mut rows = answered(conn.exec_iter(statement, ())).await?;
             while let Some(row) = answered(rows.next()).await? {

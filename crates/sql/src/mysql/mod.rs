@@ -11,9 +11,9 @@ mod statement;
 mod tables;
 mod target;
 
-pub(crate) use self::{keeper::keeper, statement::tables_of};
 pub use self::{
     keeper::identity_of,
     link::{Dialer, Found, Link, Settings},
     target::{MysqlIdentity, MysqlTls, Target, UrlError},
 };
+pub(crate) use self::{keeper::keeper, statement::tables_of};

@@ -230,7 +230,8 @@ mod tests {
 
     #[test]
     fn several_rows_are_inserted_by_one_statement() {
-        let one = translated("INSERT INTO feeds (a, b) VALUES (?2, lower(?1)) ON CONFLICT (a) DO UPDATE SET b = excluded.b");
+        let one =
+            translated("INSERT INTO feeds (a, b) VALUES (?2, lower(?1)) ON CONFLICT (a) DO UPDATE SET b = excluded.b");
         assert_eq!(
             one.of_rows(2).unwrap(),
             "INSERT INTO kubefold_mirror_feeds (a, b) VALUES (?, lower(?)), (?, lower(?)) ON DUPLICATE KEY UPDATE b = VALUES(b)"
@@ -248,7 +249,8 @@ mod tests {
 
     #[test]
     fn statements_are_told_from_one_another_and_name_their_tables() {
-        let text = "CREATE TABLE IF NOT EXISTS a (b INT); SELECT ';', \";\" ;\nCREATE TABLE IF NOT EXISTS c_d(e INT);\n";
+        let text =
+            "CREATE TABLE IF NOT EXISTS a (b INT); SELECT ';', \";\" ;\nCREATE TABLE IF NOT EXISTS c_d(e INT);\n";
         let all: Vec<&str> = each(text).into_iter().map(str::trim).collect();
         assert_eq!(
             all,

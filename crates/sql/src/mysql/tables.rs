@@ -2,11 +2,7 @@
 
 use std::{cell::RefCell, collections::HashMap, mem, sync::Arc};
 
-use mysql_async::{
-    Params, Row as Columns,
-    consts::ColumnType,
-    prelude::Queryable,
-};
+use mysql_async::{Params, Row as Columns, consts::ColumnType, prelude::Queryable};
 
 use crate::{
     backend::{self, Found, Words},
@@ -140,11 +136,7 @@ impl backend::Link for Tables {
         Ok(usize::try_from(changed).unwrap_or(usize::MAX))
     }
 
-    fn execute_all<'v>(
-        &self,
-        statement: &str,
-        rows: &mut dyn Iterator<Item = Vec<Value<'v>>>,
-    ) -> Result<(), SqlError> {
+    fn execute_all<'v>(&self, statement: &str, rows: &mut dyn Iterator<Item = Vec<Value<'v>>>) -> Result<(), SqlError> {
         let translated = self.translated(statement);
         if translated.of_rows(1).is_none() {
             for row in rows {
@@ -265,9 +257,9 @@ impl Cells for Columns {
                 let text = str::from_utf8(bytes).map_err(SqlError::of_value)?;
                 // A sum of whole numbers is one of these.
                 match of_type {
-                    ColumnType::MYSQL_TYPE_NEWDECIMAL => {
-                        Value::Integer(text.parse().map_err(|_| SqlError::of_value(format!("{text} is no whole number")))?)
-                    }
+                    ColumnType::MYSQL_TYPE_NEWDECIMAL => Value::Integer(
+                        text.parse().map_err(|_| SqlError::of_value(format!("{text} is no whole number")))?,
+                    ),
                     _ => Value::Text(text),
                 }
             }

@@ -113,7 +113,7 @@ impl Keeper for Driven {
         async { Ok(self.client.batch_execute("ROLLBACK").await?) }.boxed()
     }
 
-    fn take(&self, (epoch, beat): (i64, i64)) -> BoxFuture<'_, Result<Taken, SqlError>> {
+    fn take(&self, epoch: i64, beat: i64) -> BoxFuture<'_, Result<Taken, SqlError>> {
         async move {
             let row = self.client.query_one(TAKE, &[&epoch, &beat, &host(), &i64::from(process::id())]).await?;
             let taken = Taken { epoch: row.try_get(0)?, beat: row.try_get(1)?, number: row.try_get(2)? };

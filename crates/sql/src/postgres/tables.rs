@@ -28,11 +28,7 @@ impl backend::Link for Link {
         Self::execute(self, &self.prepare(statement)?, values.iter().copied())
     }
 
-    fn execute_all<'v>(
-        &self,
-        statement: &str,
-        rows: &mut dyn Iterator<Item = Vec<Value<'v>>>,
-    ) -> Result<(), SqlError> {
+    fn execute_all<'v>(&self, statement: &str, rows: &mut dyn Iterator<Item = Vec<Value<'v>>>) -> Result<(), SqlError> {
         Self::execute_all(self, &self.prepare(statement)?, rows)
     }
 

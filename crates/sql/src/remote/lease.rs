@@ -113,9 +113,9 @@ async fn begin_epoch(keeper: &dyn Keeper, found: &Found, mark: &Mark) -> Result<
     let now = Seen { identity: identity.clone(), epoch: before.epoch, beat: before.beat };
     let is_restored = seen.as_ref().is_some_and(|seen| !now.goes_on(seen));
     // Of an older state the epochs and beats that were are not given out again.
-    let above = seen.map_or((0, 0), |seen| (seen.epoch, seen.beat));
+    let (epoch, beat) = seen.map_or((0, 0), |seen| (seen.epoch, seen.beat));
     let since = Instant::now();
-    let taken = keeper.take(above).await?;
+    let taken = keeper.take(epoch, beat).await?;
     Ok(Some(Begun { identity, taken, since, is_restored }))
 }
 

@@ -61,7 +61,10 @@ pub struct RemoteState {
 
 impl fmt::Debug for RemoteState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RemoteState").field("standing", &self.standing).field("epoch", &self.epoch).finish_non_exhaustive()
+        f.debug_struct("RemoteState")
+            .field("standing", &self.standing)
+            .field("epoch", &self.epoch)
+            .finish_non_exhaustive()
     }
 }
 
