@@ -1,6 +1,9 @@
 //! How many nodes and pods members have, where no store holds these: each member says it, once a minute, without a store.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use futures::{StreamExt, stream};
 use http::{HeaderValue, Method, header};
@@ -68,7 +71,8 @@ impl Counts {
     /// Asks the members that are due. Cancel: safe.
     pub(super) async fn ask(&self, stores: &Stores) {
         let members = stores.registry().members();
-        self.0.lock().retain(|name, _| members.iter().any(|member| member.name() == name));
+        let names: HashSet<&MemberName> = members.iter().map(|member| member.name()).collect();
+        self.0.lock().retain(|name, _| names.contains(name));
         let due = members.iter().filter(|member| !member.config().absent && member.health().is_reachable());
         let due: Vec<_> = due.filter(|member| self.is_due(member)).cloned().collect();
         let asking = due.iter().map(|member| async {
@@ -99,7 +103,7 @@ pub(super) fn held(stores: &Stores, resource: &str, member: &Member) -> Option<u
     if !running.store.is_filled(member.name()) {
         return None;
     }
-    Some(running.store.held_by_member().get(member.name()).map_or(0, |held| held.objects))
+    Some(running.store.held_of(member.name()).objects)
 }
 
 /// Asks a member for one object of a kind: it says how many more there are.

@@ -50,6 +50,11 @@ impl FleetStore {
         self.peek(|inner| inner.tally.0.iter().map(|(member, held)| (member.clone(), *held)).collect())
     }
 
+    /// How much is held of one member.
+    pub fn held_of(&self, member: &MemberName) -> Held {
+        self.peek(|inner| inner.tally.0.get(member).copied().unwrap_or_default())
+    }
+
     /// How many events of each member's watch were taken in since the kind is followed in it.
     pub fn events_by_member(&self) -> BTreeMap<MemberName, u64> {
         self.peek(|inner| inner.members.iter().map(|member| (member.name.clone(), member.events)).collect())

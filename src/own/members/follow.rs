@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::{
-    KIND, Members, member_referent,
+    KIND, Members,
+    known::Known,
+    member_referent,
     object::{Condition, MemberObject, MemberSpec, MemberStatus, Refusal},
     told::{between, left},
 };
@@ -24,12 +26,9 @@ use crate::{
 };
 use kubefold_apiserver::{
     kinds::Kind,
-    registry::{DeleteOptions, ListOptions, Registry, WriteOptions},
+    registry::{DeleteOptions, Registry, WriteOptions},
 };
-use kubefold_wire::{
-    access::text,
-    status::{Reason, Status},
-};
+use kubefold_wire::status::{Reason, Status};
 
 /// How often it is looked how members are. A state that changes is seen so late at most.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -45,19 +44,6 @@ struct Following {
     counts: Arc<Counts>,
     /// The UIDs of the objects that were there.
     there: BTreeMap<String, String>,
-}
-
-/// An object as it is stored.
-struct Known {
-    object: MemberObject,
-    uid: String,
-}
-
-impl Known {
-    fn read(value: Value) -> Option<Self> {
-        let uid = text(&value, "/metadata/uid").to_owned();
-        Some(Self { object: serde_json::from_value(value).ok()?, uid })
-    }
 }
 
 impl Members {
@@ -96,10 +82,9 @@ impl Following {
     async fn look(&mut self) -> Result<(), Status> {
         // A Secret or a finalizer may have gone in another way than by a request.
         self.members.refresh(&self.own).await?;
-        let listed = self.registry().list(&self.kind, "", &ListOptions::default()).await?;
-        let known = listed.objects.iter().filter_map(|object| Known::read(object.value()));
-        let mut known: BTreeMap<String, Known> =
-            known.map(|known| (known.object.metadata.name.clone(), known)).collect();
+        let known = self.members.readings.all(self.registry()).await?;
+        let mut known: BTreeMap<String, Arc<Known>> =
+            known.into_iter().map(|known| (known.object.metadata.name.clone(), known)).collect();
         self.tell_who_left(&known).await?;
         let all = self.members.stores.registry().members();
         for member in all.iter() {
@@ -113,14 +98,14 @@ impl Following {
                     let written = self.registry().create(&self.kind, "", object, &WriteOptions::default()).await?;
                     let Some(made) = Known::read(written.object.value()) else { continue };
                     self.there.insert(name.to_owned(), made.uid.clone());
-                    made
+                    Arc::new(made)
                 }
             };
-            self.write(name, there, Some(member)).await?;
+            self.write(name, &there, Some(member)).await?;
         }
         for (name, there) in known {
             if there.object.is_joined() {
-                self.write(&name, there, None).await?;
+                self.write(&name, &there, None).await?;
             } else {
                 self.registry().delete(&self.kind, "", &name, &DeleteOptions::default()).await?;
             }
@@ -129,7 +114,7 @@ impl Following {
     }
 
     /// An object that is gone was a member.
-    async fn tell_who_left(&mut self, known: &BTreeMap<String, Known>) -> Result<(), Status> {
+    async fn tell_who_left(&mut self, known: &BTreeMap<String, Arc<Known>>) -> Result<(), Status> {
         let now: BTreeMap<String, String> =
             known.iter().map(|(name, known)| (name.clone(), known.uid.clone())).collect();
         let before = std::mem::replace(&mut self.there, now);
@@ -140,11 +125,11 @@ impl Following {
     }
 
     /// Writes down how one is. Without a member, it is not in the fleet.
-    async fn write(&mut self, name: &str, there: Known, member: Option<&Arc<Member>>) -> Result<(), Status> {
-        let Known { object, uid } = there;
+    async fn write(&mut self, name: &str, there: &Known, member: Option<&Arc<Member>>) -> Result<(), Status> {
+        let Known { object, uid, .. } = there;
         let refusal = self.members.state.lock().refused.get(name).cloned();
         let before = object.status.clone().unwrap_or_default();
-        let status = self.status(&object, &before, member, refusal.as_ref());
+        let status = self.status(object, &before, member, refusal.as_ref());
         // What people write is theirs.
         let shown = member.filter(|_| !object.is_joined()).map(|member| MemberSpec::shown(&member.config()));
         let is_same = shown.as_ref().is_none_or(|shown| *shown == object.spec);
@@ -163,7 +148,7 @@ impl Following {
             Err(status) if status.reason == Reason::NotFound => return Ok(()),
             other => drop(other?),
         }
-        let member = member_referent(name.to_owned(), uid);
+        let member = member_referent(name.to_owned(), uid.clone());
         for told in between(&before, &status) {
             self.recorder.record(&member, &told).await?;
         }

@@ -4,11 +4,13 @@
 //! - `object`: what is written in one, and the member that it is
 //! - `profile`, `inventory`, `profiled`: ClusterProfiles of another member, how they are read, and the objects that are made of them
 //! - `follow`: how members are, and what happens to them
+//! - `known`: the objects as they were read last
 //! - `renew`: the tokens of their Secrets, renewed while they are good
 //! - `told`: what happened, as Events
 
 mod follow;
 mod inventory;
+mod known;
 mod object;
 mod profile;
 mod profiled;
@@ -126,6 +128,7 @@ pub struct Members {
     inventory: watch::Sender<Option<ClusterProfiles>>,
     /// Whether it was tried once to write them down as objects.
     are_written: AtomicBool,
+    readings: known::Readings,
 }
 
 /// A member that Events are about.
@@ -168,6 +171,7 @@ impl Members {
             enlist: OnceLock::new(),
             inventory: watch::Sender::new(file.cluster_profiles.clone()),
             are_written: AtomicBool::new(false),
+            readings: known::Readings::default(),
         })
     }
 
@@ -294,18 +298,21 @@ impl Members {
     pub async fn refresh(&self, own: &OwnObjects) -> Result<Vec<MemberConfig>, Status> {
         let _one_at_a_time = self.turn.lock().await;
         let mut found = Vec::new();
-        for object in objects(own.registry(), "").await?.into_iter().filter(MemberObject::is_joined) {
+        let all = self.readings.all(own.registry()).await?;
+        for known in all.into_iter().filter(|known| known.object.is_joined()) {
+            let object = &known.object;
             let secret = match &object.spec.credentials_secret_ref {
                 Some(named) => secret(own.system().registry(), &named.name).await,
                 None => Ok(None),
             };
-            found.push((object, secret));
+            found.push((known, secret));
         }
         let joined: Vec<MemberConfig> = {
             let mut state = self.state.lock();
             let (mut joined, mut refused) = (Vec::new(), BTreeMap::new());
-            for (object, secret) in found {
-                let (member, refusal) = state.place(&object, secret);
+            for (known, secret) in found {
+                let object = &known.object;
+                let (member, refusal) = state.place(object, secret);
                 refusal.and_then(|refusal| refused.insert(object.metadata.name.clone(), refusal));
                 joined.extend(member);
             }
