@@ -404,6 +404,26 @@ fn no_epoch_begins_while_a_transaction_of_another_is_open(engine: Engine) {
     assert_eq!(process.sql("SELECT count(*) FROM kubefold.things"), "1");
 }
 
+/// Connections whose network has gone, and that the server keeps for hours, do not keep new ones away.
+#[test]
+fn with_mysql_connections_that_were_lost_leave_room_for_others() {
+    let process = Process::new(Engine::Mysql, "room");
+    let state = process.state();
+    let database = tables(&state);
+    let lock = |number: u32| format!("CONCAT('kubefold/', LEFT(SHA1('room'), 24), '/{}/{number}')", row(&process)[0]);
+    let locks: Vec<String> = (0..64).map(|number| format!("GET_LOCK({}, 60)", lock(number))).collect();
+    // As the process's own, in no database.
+    let mut lost = MARIADB.client(&format!("SELECT {}; SELECT SLEEP(60)", locks.join(", "))).spawn().unwrap();
+    eventually("all are taken", || {
+        process.cut();
+        MARIADB.sql(&format!("SELECT IS_USED_LOCK({}) = IS_USED_LOCK({})", lock(0), lock(63))) == "1"
+    });
+    eventually("it writes", || insert(&database, 1).is_ok());
+    eventually("it has its lease", || state.check().is_ok());
+    assert!(!lost.wait().unwrap().success(), "it was ended");
+    assert!(!state.figures().is_lost);
+}
+
 /// What follows would be stored by itself.
 #[test]
 fn a_transaction_that_mysql_undoes_ends_with_all_that_is_in_it() {

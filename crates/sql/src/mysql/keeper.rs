@@ -9,9 +9,8 @@ use tokio::{runtime::Handle, task::spawn_blocking};
 use crate::{
     backend::{self, Announcement, Found, Keeper, Link as _, RemoteError, Replica, Taken, host},
     error::SqlError,
-    failure::Failure,
     mysql::{
-        link::{Dialer, Link, epoch_lock},
+        link::{Dialer, Link},
         tables::{FOUND, Tables},
         target::Target,
     },
@@ -139,7 +138,7 @@ impl Keeper for Asked {
     }
 
     fn end_others(&self, epoch: i64) -> BoxFuture<'_, Result<(), SqlError>> {
-        self.ask(move |tables| tables.with(|link| end_others(link, epoch)))
+        self.ask(move |tables| tables.with(|link| link.end_others(epoch, |_| true)))
     }
 
     fn lock(&self) -> BoxFuture<'_, Result<Found, SqlError>> {
@@ -162,7 +161,8 @@ impl Keeper for Asked {
             let taken = |row: crate::Row<'_>| Ok(Taken { epoch: row.get(0)?, beat: row.get(1)?, number: row.get(2)? });
             let taken = tables.row(TAKEN, &[], taken)?.ok_or_else(SqlError::ended)?;
             backend::Link::commit(tables)?;
-            tables.with(|link| link.name(taken.epoch))?;
+            // Whoever takes it next ends this connection, too.
+            tables.with(|link| link.name(taken.epoch).map(drop))?;
             Ok(taken)
         })
     }
@@ -242,18 +242,4 @@ fn refused(tables: &Tables) -> Result<RemoteError, SqlError> {
     let (name, host) = user.rsplit_once('@').unwrap_or((&user, "%"));
     let grant = format!("GRANT ALL ON `{database}`.* TO '{name}'@'{host}'");
     Ok(RemoteError::Rights { what: format!("tables in the database {database}"), user: user.clone(), grant })
-}
-
-/// Ends the connections of an epoch's process: a transaction of one that hangs keeps the row of the epoch locked.
-fn end_others(link: &mut Link, epoch: i64) -> Result<(), Failure> {
-    for number in 0..Link::NAMED_MAX {
-        let holder = link.row(&format!("SELECT IS_USED_LOCK({})", epoch_lock(epoch, number)))?;
-        let holder = holder.map(|mut row| row.take::<Option<u64>>(0)).transpose()?.flatten();
-        if let Some(id) = holder {
-            // It may end by itself meanwhile.
-            let ended = link.execute(&format!("KILL CONNECTION {id}"));
-            tracing::debug!(connection = id, was_there = ended.is_ok(), "ended a connection of the process before");
-        }
-    }
-    Ok(())
 }

@@ -11,7 +11,11 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use crate::{blocking::block, failure::Failure, mysql::target::Target};
+use crate::{
+    blocking::block,
+    failure::Failure,
+    mysql::target::{Epoch, Target},
+};
 
 /// For a connection to stand.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -83,10 +87,10 @@ impl Dialer {
             connected = self.dial(plain);
         }
         let conn = Ending(Some(connected??));
-        let mut link = Link { conn, driver: self.driver.clone(), is_lost: false, used: Instant::now() };
+        let mut link = Link { conn, driver: self.driver.clone(), is_lost: false, used: Instant::now(), live: None };
         link.execute(SESSION)?;
-        if let Some(epoch) = self.target.epoch {
-            link.name(epoch)?;
+        if let Some(epoch) = &self.target.epoch {
+            link.known_as(epoch)?;
         }
         Ok(link)
     }
@@ -134,6 +138,20 @@ pub struct Link {
     /// It did not answer: what it has done since is not known.
     is_lost: bool,
     used: Instant,
+    /// Of whose connections it is one.
+    live: Option<Live>,
+}
+
+/// One of the connections of an epoch's process, while this is there.
+struct Live {
+    epoch: Arc<Epoch>,
+    id: u64,
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.epoch.live.lock().remove(&self.id);
+    }
 }
 
 /// What a server is, and how it is set up.
@@ -147,13 +165,13 @@ pub struct Settings {
 
 /// The name of a lock that one connection of an epoch's process has, as an expression. The names of these locks are those of the
 /// whole server, and have up to 64 characters.
-pub(super) fn epoch_lock(epoch: i64, number: u32) -> String {
+fn epoch_lock(epoch: i64, number: u32) -> String {
     format!("CONCAT('kubefold/', LEFT(SHA1(DATABASE()), 24), '/{epoch}/{number}')")
 }
 
 impl Link {
     /// Connections of one epoch's process. There are about ten, and those that it lost and the server has not noticed.
-    pub(super) const NAMED_MAX: u32 = 64;
+    const NAMED_MAX: u32 = 64;
 
     /// Says whether nothing can be asked of it any more. Blocks if it was silent for a while.
     pub fn is_lost(&mut self) -> bool {
@@ -213,15 +231,48 @@ impl Link {
     /// Has the connection be known as one of an epoch's process: it has one of so many locks of the server until it ends. MySQL has
     /// no name of a connection that every user may read.
     ///
-    /// Errors: so many connections of the epoch are there already.
-    pub(super) fn name(&mut self, epoch: i64) -> Result<(), Failure> {
+    /// `false`: so many connections of the epoch are there already.
+    pub(super) fn name(&mut self, epoch: i64) -> Result<bool, Failure> {
         for number in 0..Self::NAMED_MAX {
-            let taken = self.row(&format!("SELECT GET_LOCK({}, 0)", epoch_lock(epoch, number)))?;
-            if taken.map(|mut row| row.take::<Option<u64>>(0)).transpose()?.flatten() == Some(1) {
-                return Ok(());
+            if self.number(&format!("SELECT GET_LOCK({}, 0)", epoch_lock(epoch, number)))? == Some(1) {
+                return Ok(true);
             }
         }
-        Err(Failure::away("the server has not noticed yet that earlier connections have ended"))
+        Ok(false)
+    }
+
+    /// The same for one that this process uses. Connections of the epoch that it does not use are ended where there is no room: their
+    /// network has gone, and the server waits for hours.
+    fn known_as(&mut self, epoch: &Arc<Epoch>) -> Result<(), Failure> {
+        let id =
+            self.number("SELECT CONNECTION_ID()")?.ok_or_else(|| Failure::of_value("a connection has no number"))?;
+        epoch.live.lock().insert(id);
+        self.live = Some(Live { epoch: Arc::clone(epoch), id });
+        if self.name(epoch.number)? {
+            return Ok(());
+        }
+        self.end_others(epoch.number, |id| !epoch.live.lock().contains(&id))?;
+        match self.name(epoch.number)? {
+            true => Ok(()),
+            false => Err(Failure::away("too many connections of this process are there")),
+        }
+    }
+
+    /// Ends connections of an epoch's process.
+    pub(super) fn end_others(&mut self, epoch: i64, is_gone: impl Fn(u64) -> bool) -> Result<(), Failure> {
+        for number in 0..Self::NAMED_MAX {
+            let holder = self.number(&format!("SELECT IS_USED_LOCK({})", epoch_lock(epoch, number)))?;
+            if let Some(id) = holder.filter(|id| is_gone(*id)) {
+                // It may end by itself meanwhile.
+                let ended = self.execute(&format!("KILL CONNECTION {id}"));
+                tracing::debug!(connection = id, was_there = ended.is_ok(), "ended a connection of an earlier time");
+            }
+        }
+        Ok(())
+    }
+
+    fn number(&mut self, statement: &str) -> Result<Option<u64>, Failure> {
+        Ok(self.row(statement)?.map(|mut row| row.take::<Option<u64>>(0)).transpose()?.flatten())
     }
 
     /// What a server is, and how it is set up. Says so in the log where a loss of power could take what is committed.

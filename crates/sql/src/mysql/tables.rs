@@ -66,11 +66,10 @@ impl Tables {
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut Link) -> Result<T, Failure>) -> Result<T, SqlError> {
         let lead = mem::take(&mut *self.lead.borrow_mut());
         let mut link = self.link.borrow_mut();
-        let done = match lead.is_empty() {
-            true => work(&mut link),
-            false => link.execute(&lead.join("; ")).and_then(|_| work(&mut link)),
-        };
-        if done.as_ref().is_err_and(|failure| failure.kind == FailureKind::Undone) {
+        let led = if lead.is_empty() { Ok(()) } else { link.execute(&lead.join("; ")).map(drop) };
+        // What begins or ends a part of a transaction fails where there is none any more.
+        let (is_led, done) = (led.is_ok(), led.and_then(|()| work(&mut link)));
+        if !is_led || done.as_ref().is_err_and(|failure| failure.kind == FailureKind::Undone) {
             // What follows would be stored outside of the transaction.
             link.lose();
         }

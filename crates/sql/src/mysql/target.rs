@@ -1,8 +1,9 @@
 //! Where a database is and how it is spoken to, from its URL.
 
-use std::time::Duration;
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use mysql_async::{ClientIdentity, Opts, OptsBuilder, SslOpts};
+use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 
 /// The network forgets connections that say nothing for long.
@@ -45,7 +46,15 @@ pub struct Target {
     /// Units: whole seconds.
     pub(super) lock_wait: Duration,
     /// Whose connections these are, for the state.
-    pub(super) epoch: Option<i64>,
+    pub(super) epoch: Option<Arc<Epoch>>,
+}
+
+/// The connections of an epoch's process.
+#[derive(Debug)]
+pub(super) struct Epoch {
+    pub(super) number: i64,
+    /// The server's numbers of those that it has. Others of the epoch it has lost, and the server has not noticed.
+    pub(super) live: Mutex<HashSet<u64>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -113,7 +122,8 @@ impl Target {
 
     /// The same for the connections of an epoch's process.
     pub(crate) fn of_epoch(&self, epoch: i64) -> Self {
-        Self { epoch: Some(epoch), ..self.clone() }
+        let epoch = Epoch { number: epoch, live: Mutex::default() };
+        Self { epoch: Some(Arc::new(epoch)), ..self.clone() }
     }
 
     /// As a log may say it: without user, password and parameters.
