@@ -1,4 +1,4 @@
-//! Three replicas on one PostgreSQL, before members that are embedded API servers, and what a seed makes of them: several things
+//! Three replicas on one database, before members that are embedded API servers, and what a seed makes of them: several things
 //! fail at once, at any moment. In the end client-go's informers hold what the members hold, and what was stored through the fleet view is
 //! in every member.
 //!
@@ -17,7 +17,7 @@ use tokio::{sync::Mutex, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use testbed::{
-    Api, ApiServer, FleetFile, Informer, Kubefold, PostgresServer, Relay, eventually, figure,
+    Api, ApiServer, FleetFile, Informer, Kubefold, Relay, StateEngine, StateServer, eventually, figure,
     objects::{Cluster, IN_DEFAULT, config_map},
 };
 
@@ -141,7 +141,7 @@ struct World {
     replicas: [Kubefold; REPLICAS as usize],
     members: [Embedded; MEMBERS as usize],
     balancer: Relay,
-    server: PostgresServer,
+    server: StateServer,
     /// Requests to the members.
     asked: AtomicUsize,
 }
@@ -236,11 +236,11 @@ impl Drop for World {
     }
 }
 
-async fn world(folder: &std::path::Path) -> World {
-    let server = PostgresServer::start();
+async fn world(folder: &std::path::Path, engine: StateEngine) -> World {
+    let server = StateServer::start(engine);
     let (east, west) = tokio::join!(Embedded::start("east"), Embedded::start("west"));
     let (url, key) = (folder.join("url"), folder.join("key"));
-    fs::write(&url, server.database("schedules", None)).unwrap();
+    fs::write(&url, server.url()).unwrap();
     let flags = ["--state-url-file", url.to_str().unwrap(), "--state-key-file", key_file(&key)];
     let mut file = FleetFile::default();
     for member in [&east, &west] {
@@ -261,8 +261,17 @@ fn number(name: &str) -> Option<u64> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_fails_at_once_members_informers_and_answers_agree() {
+    Box::pin(members_informers_and_answers_agree(StateEngine::Postgres)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_mysql_whatever_fails_at_once_members_informers_and_answers_agree() {
+    Box::pin(members_informers_and_answers_agree(StateEngine::Mysql)).await;
+}
+
+async fn members_informers_and_answers_agree(engine: StateEngine) {
     let folder = tempfile::tempdir().unwrap();
-    let world = world(folder.path()).await;
+    let world = world(folder.path(), engine).await;
     let kubeconfig = world.replicas[0].kubeconfig_through(&world.balancer);
     let mut informers = [true, false].map(|list| Informer::start(&kubeconfig, None, "configmaps", list));
     for informer in &informers {
