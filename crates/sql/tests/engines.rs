@@ -16,7 +16,12 @@ use testbed::{MariadbServer, PostgresServer};
 
 /// One of each for all tests, each test in a database of its own. It ends with the process.
 static POSTGRES_SERVER: LazyLock<PostgresServer> = LazyLock::new(PostgresServer::start);
-static MARIADB_SERVER: LazyLock<MariadbServer> = LazyLock::new(MariadbServer::start);
+static MARIADB_SERVER: LazyLock<MariadbServer> = LazyLock::new(|| {
+    let server = MariadbServer::start();
+    // What an administrator has set for others does not count.
+    server.sql("SET GLOBAL TRANSACTION ISOLATION LEVEL READ UNCOMMITTED; SET GLOBAL sql_mode = ''");
+    server
+});
 
 const SQLITE: &str = "CREATE TABLE things (id INTEGER PRIMARY KEY, name TEXT UNIQUE, data BLOB) STRICT";
 const POSTGRES: &str = "CREATE TABLE things (id bigint PRIMARY KEY, name text COLLATE \"C\" UNIQUE, data bytea)";

@@ -170,7 +170,7 @@ impl StateServer {
         self.sql(&statements.join("; "));
     }
 
-    /// See [`super::DatabaseServer::pause`].
+    /// All its processes stop in their tracks.
     pub fn pause(&self) {
         match self {
             Self::Postgres(server) => server.pause(),
@@ -178,7 +178,7 @@ impl StateServer {
         }
     }
 
-    /// See [`super::DatabaseServer::resume`].
+    /// They go on where they stopped.
     pub fn resume(&self) {
         match self {
             Self::Postgres(server) => server.resume(),
@@ -186,7 +186,7 @@ impl StateServer {
         }
     }
 
-    /// See [`super::DatabaseServer::kill`].
+    /// `kill -9` for all its processes.
     pub fn kill(&self) {
         match self {
             Self::Postgres(server) => server.kill(),
@@ -194,7 +194,7 @@ impl StateServer {
         }
     }
 
-    /// See [`super::DatabaseServer::restart`].
+    /// Starts it again with the data that it has, and waits until it answers.
     pub fn restart(&self) {
         match self {
             Self::Postgres(server) => server.restart(),

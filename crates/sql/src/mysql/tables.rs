@@ -15,11 +15,12 @@ use crate::{
     value::{Cells, Row, Value},
 };
 
-/// What a connection has beside what every one has: statements as the other engines take them, times in UTC, and no statement that
-/// goes on for ever.
+/// What a connection has beside what every one has: statements as the other engines take them, times in UTC, no statement that
+/// goes on for ever, and transactions that see one moment, whatever the server's default is.
 const SESSION: &str = "
 SET sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ANSI_QUOTES,PIPES_AS_CONCAT', time_zone = '+00:00'
-    /*M!100300 , max_statement_time = 10 */ /*!80000 , max_execution_time = 10000 */";
+    /*M!100300 , max_statement_time = 10 */ /*!80000 , max_execution_time = 10000 */;
+SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ";
 /// There is a row while this process may write. It is locked against a change of the epoch until the transaction ends. The row that
 /// the holder changes every moment is another one: MySQL knows no lock against a change of a part of a row.
 const FENCE: &str = "SELECT 1 FROM kubefold.epoch WHERE id = 1 AND epoch = ?1 LOCK IN SHARE MODE";
