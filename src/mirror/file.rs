@@ -1,6 +1,7 @@
 //! The database: its tables, what a batch writes, and how it is read.
 
 use std::{
+    borrow::Cow,
     collections::HashMap,
     path::Path,
     sync::Arc,
@@ -17,7 +18,7 @@ use crate::{
         deleted::{bury, trim},
         figures::Counted,
         kind::{MirrorError, MirroredKind, is_secret},
-        tables::{MIGRATIONS, REMOTE_MIGRATIONS, SCHEMA},
+        tables::{MIGRATIONS, REMOTE_MIGRATIONS, SCHEMA, bytes_statement},
     },
     store::{self, Changes, MemberDocument, Position, unix_micros},
 };
@@ -217,18 +218,31 @@ impl File {
 
     pub(super) fn opened(&self, feed: &MirroredKind, row: Written) -> Result<KeptObject, MirrorError> {
         let Written { key, digest, document, .. } = row;
-        let document = match &self.key {
-            Some(state_key) if is_secret(&feed.gvr) => state_key.open(&place(feed, &key), &document).ok(),
-            _ => Some(document),
-        };
-        let document = document.filter(|document| digest_of(document) == digest).map(String::from_utf8);
-        match document {
+        let document = self.unsealed(feed, &key, Cow::Owned(document), digest);
+        match document.map(|document| String::from_utf8(document.into_owned())) {
             Some(Ok(document)) => Ok(KeptObject { key, document }),
             Some(Err(_)) | None => {
                 let (resource, member) = (feed.gvr.qualified(), feed.member.clone());
                 Err(MirrorError::Damaged { key, resource, member })
             }
         }
+    }
+
+    /// A document as the member gave it. `None`: it is damaged.
+    pub(super) fn unsealed<'d>(
+        &self,
+        feed: &MirroredKind,
+        key: &str,
+        document: Cow<'d, [u8]>,
+        digest: i64,
+    ) -> Option<Cow<'d, [u8]>> {
+        let document = match &self.key {
+            Some(state_key) if is_secret(&feed.gvr) => {
+                state_key.open(&place(feed, key), &document).ok().map(Cow::Owned)
+            }
+            _ => Some(document),
+        };
+        document.filter(|document| digest_of(document) == digest)
     }
 
     /// `false`: the objects that the changes are to be added to are not there.
@@ -400,25 +414,14 @@ impl File {
             let number = |statement: &str| {
                 Ok::<_, SqlError>(unsigned(sql.row(statement, &[], |row| row.get(0))?.unwrap_or_default()))
             };
-            let bytes = match sql.words() {
-                Words::Postgres => number("SELECT pg_total_relation_size('objects')")?,
-                Words::Mysql => number(MYSQL_BYTES)?,
-                Words::Sqlite => {
-                    number("SELECT page_count FROM pragma_page_count")?
-                        * number("SELECT page_size FROM pragma_page_size")?
-                }
-            };
-            Ok(Counted { rows: number("SELECT count(*) FROM objects WHERE deleted_us = 0")?, bytes })
+            let rows = number("SELECT count(*) FROM objects WHERE deleted_us = 0")?;
+            Ok(Counted { rows, bytes: number(bytes_statement(sql.words()))? })
         };
         let counted = self.database.read(count).ok()?;
         *counted_at = Some(Instant::now());
         Some(counted)
     }
 }
-
-/// As the server estimates it.
-const MYSQL_BYTES: &str = "SELECT data_length + index_length FROM information_schema.tables
-    WHERE table_schema = DATABASE() AND table_name = 'kubefold_mirror_objects'";
 
 /// Forgets what was encrypted with another key than this, or with one where there is none.
 fn prove(sql: Sql<'_>, key: Option<&StateKey>) -> Result<(), SqlError> {

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
+
 use kubefold_sql::{Row, Sql, SqlError, Value, Words, params};
 use kubefold_wire::resource::Gvr;
 
@@ -139,8 +141,9 @@ impl File {
             let Found { member, deleted_us, kept } = &found;
             let json = MemberName::new(member).and_then(|member| {
                 let feed = MirroredKind { gvr: of.gvr.clone(), member };
-                self.opened(&feed, kept.clone()).ok()
+                self.unsealed(&feed, &kept.key, Cow::Borrowed(&kept.document), kept.digest)
             });
+            let json = json.as_deref().and_then(|json| str::from_utf8(json).ok());
             let (namespace, name) = kept.key.split_once('/').unwrap_or(("", &kept.key));
             let facts = Facts {
                 cluster: member,
@@ -153,7 +156,7 @@ impl File {
                 revision: unsigned(kept.revision),
                 deleted_us: *deleted_us,
             };
-            take(&facts, json.as_ref().map_or("null", |kept| &kept.document), &found);
+            take(&facts, json.unwrap_or("null"), &found);
             Ok(())
         })
     }

@@ -1,6 +1,6 @@
 //! The tables, and what became of them: in SQLite, and on servers.
 
-use kubefold_sql::Migrations;
+use kubefold_sql::{Migrations, Words};
 
 /// A feed whose revision is 0 has objects of several moments, and counts for nothing.
 pub(super) const MIGRATIONS: [&str; 4] = [
@@ -211,3 +211,16 @@ CREATE TABLE shown (
 );
 ",
 ];
+
+/// Asks how large the file is, or the table of the objects on a server. Units: bytes.
+pub(super) fn bytes_statement(words: Words) -> &'static str {
+    match words {
+        Words::Sqlite => "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
+        Words::Postgres => "SELECT pg_total_relation_size('objects')",
+        // As the server estimates it.
+        Words::Mysql => {
+            "SELECT data_length + index_length FROM information_schema.tables
+            WHERE table_schema = DATABASE() AND table_name = 'kubefold_mirror_objects'"
+        }
+    }
+}

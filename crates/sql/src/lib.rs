@@ -120,7 +120,7 @@ impl Database {
     ///
     /// Blocks. Errors: see [`OpenError`].
     pub fn open_in(state: &Arc<RemoteState>, schema: &str, migrations: Migrations<'_>) -> Result<Self, OpenError> {
-        let migrations = state.server().words(migrations.postgres, migrations.mysql);
+        let migrations = state.server().migrations(migrations.postgres, migrations.mysql);
         let tables: Arc<[String]> = state.server().tables_of(migrations).into();
         let session = Session::new(Arc::clone(state), schema, Arc::clone(&tables));
         let engine = Engine::open_session(session, schema, migrations)?;

@@ -74,9 +74,9 @@ impl Server {
         }
     }
 
-    /// Statements in its words.
+    /// The migrations in its words.
     #[cfg_attr(not(feature = "mysql"), allow(unused_variables, reason = "MySQL's alone"))]
-    pub(crate) fn words<'a>(&self, postgres: &'a [&'a str], mysql: &'a [&'a str]) -> &'a [&'a str] {
+    pub(crate) fn migrations<'a>(&self, postgres: &'a [&'a str], mysql: &'a [&'a str]) -> &'a [&'a str] {
         match self.0 {
             Engine::Postgres(_) => postgres,
             #[cfg(feature = "mysql")]

@@ -29,7 +29,7 @@ pub struct Statement<'a>(Prepared<'a>);
 
 enum Prepared<'a> {
     Sqlite(RefCell<CachedStatement<'a>>),
-    Remote(&'a dyn Link, Box<str>),
+    Remote(&'a dyn Link, &'a str),
 }
 
 impl<'a> Sql<'a> {
@@ -41,11 +41,11 @@ impl<'a> Sql<'a> {
         }
     }
 
-    /// Prepares a statement.
-    pub fn prepare(self, statement: &str) -> Result<Statement<'a>, SqlError> {
+    /// Prepares a statement. A server hears of it once it is executed.
+    pub fn prepare(self, statement: &'a str) -> Result<Statement<'a>, SqlError> {
         Ok(Statement(match self.0 {
             Inner::Sqlite(connection) => Prepared::Sqlite(RefCell::new(connection.prepare_cached(statement)?)),
-            Inner::Remote(link) => Prepared::Remote(link, statement.into()),
+            Inner::Remote(link) => Prepared::Remote(link, statement),
         }))
     }
 

@@ -30,7 +30,8 @@ impl Database {
             }
             let mut count = 0;
             for table in &tables {
-                let insert = sql.prepare(&table.insert())?;
+                let statement = table.insert();
+                let insert = sql.prepare(&statement)?;
                 for row in &table.rows {
                     let values: Vec<Value<'_>> = row.iter().map(borrowed).collect();
                     insert.execute(&values)?;

@@ -410,15 +410,9 @@ fn postgresql_gives_the_same_rows_in_the_same_order_and_pages() {
         asked.agrees(|query, of| file.search(query, of).unwrap())
     });
     all.unwrap_or_else(|error| panic!("{error}"));
-    let [namespace, name, place, label] = living_plans(&file);
-    for (plan, index) in
-        [(&namespace, "objects_living"), (&name, "objects_named"), (&place, "objects_living"), (&label, "labels_value")]
-    {
-        assert!(
-            plan.contains(&format!("using {index}").to_lowercase()) || plan.contains(&format!("on {index}")),
-            "{plan}"
-        );
-    }
+    finds_by_indexes(&file, |plan, index| {
+        plan.contains(&format!("using {index}").to_lowercase()) || plan.contains(&format!("on {index}"))
+    });
     let (gvr, owners) = (gvr(), HashSet::from(["o1".to_owned()]));
     let of = Selection { gvr: &gvr, kind: "Pod", members: Some(&["east"]), namespace: "", owners: Some(&owners) };
     let by_owner =
@@ -444,12 +438,7 @@ fn mysql_gives_the_same_rows_in_the_same_order_and_pages() {
         asked.agrees(|query, of| file.search(query, of).unwrap())
     });
     all.unwrap_or_else(|error| panic!("{error}"));
-    let [namespace, name, place, label] = living_plans(&file);
-    for (plan, index) in
-        [(&namespace, "objects_living"), (&name, "objects_named"), (&place, "objects_living"), (&label, "labels_value")]
-    {
-        assert!(plan.contains(index), "{plan}");
-    }
+    finds_by_indexes(&file, |plan, index| plan.contains(index));
     // MariaDB reads no JSON that is nested so deep.
     let json = format!(
         r#"{{"metadata":{{"name":"deep"}},"spec":{{"key":"x"}},"deep":{}1{}}}"#,
@@ -467,6 +456,14 @@ fn mysql_gives_the_same_rows_in_the_same_order_and_pages() {
     // More than stand in a statement one by one.
     assert_eq!(file.uids(&query, &Selection { owners: Some(&owners), ..of }).unwrap().len(), 0);
     waits_for_no_write(file);
+}
+
+/// That what exists is found by the indexes; `names` says whether a plan goes by one.
+fn finds_by_indexes(file: &File, names: impl Fn(&str, &str) -> bool) {
+    let indexes = ["objects_living", "objects_named", "objects_living", "labels_value"];
+    for (plan, index) in living_plans(file).iter().zip(indexes) {
+        assert!(names(plan, index), "{index}: {plan}");
+    }
 }
 
 /// The tables of a server.

@@ -21,8 +21,8 @@ const SESSION: &str = "
 SET sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ANSI_QUOTES,PIPES_AS_CONCAT', time_zone = '+00:00'
     /*M!100300 , max_statement_time = 10 */ /*!80000 , max_execution_time = 10000 */;
 SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ";
-/// There is a row while this process may write. It is locked against a change of the epoch until the transaction ends. The row that
-/// the holder changes every moment is another one: MySQL knows no lock against a change of a part of a row.
+/// There is a row while this process may write. It is locked against a change of the epoch until the transaction ends. The beat is in
+/// another row: MySQL locks whole rows, so the holder's beat would wait for each of its writes.
 const FENCE: &str = "SELECT 1 FROM kubefold.epoch WHERE id = 1 AND epoch = ?1 LOCK IN SHARE MODE";
 /// Of the row of the holder.
 pub(super) const FOUND: &str = "SELECT epoch, beat, host, pid, DATE_FORMAT(since, '%Y-%m-%dT%H:%i:%SZ'), is_released
