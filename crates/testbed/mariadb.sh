@@ -22,13 +22,15 @@ if [[ $folder == --install ]]; then
 fi
 is_there || { echo "no MariaDB; run: $0 --install" >&2; exit 1; }
 as=()
+# A server that starts removes temporary tables from its folder for them, whichever server they are of: in /tmp, those of others.
+mkdir "$folder/tmp"
 if [[ $(id -u) == 0 ]]; then
-  chown nobody "$folder"
+  chown nobody "$folder" "$folder/tmp"
   as=(setpriv --reuid=nobody --regid="$(id -g nobody)" --clear-groups)
 fi
 cd "$folder"
 "${as[@]}" mariadb-install-db --no-defaults --datadir="$folder/data" --auth-root-authentication-method=normal \
-  --skip-test-db --skip-name-resolve --innodb-flush-method=nosync >"$folder/install.log" 2>&1 \
+  --skip-test-db --skip-name-resolve --innodb-flush-method=nosync --tmpdir="$folder/tmp" >"$folder/install.log" 2>&1 \
   || { cat "$folder/install.log" >&2; exit 1; }
 listen=(--skip-networking)
 if [[ $# == 2 ]]; then
@@ -39,8 +41,8 @@ fi
 client=(mariadb --no-defaults "--socket=$folder/socket" --user=root)
 start() {
   # The operating system keeps what is written when the server is killed; the power does not go.
-  "${as[@]}" mariadbd --no-defaults --datadir="$folder/data" --socket="$folder/socket" --pid-file="$folder/pid" "${listen[@]}" \
-    --skip-name-resolve --innodb-flush-method=nosync --innodb-buffer-pool-size=32M --innodb-log-file-size=32M \
+  "${as[@]}" mariadbd --no-defaults --datadir="$folder/data" --socket="$folder/socket" --pid-file="$folder/pid" --tmpdir="$folder/tmp" \
+    "${listen[@]}" --skip-name-resolve --innodb-flush-method=nosync --innodb-buffer-pool-size=32M --innodb-log-file-size=32M \
     --max-connections=300 >/dev/null 2>>"$folder/log" </dev/null &
   server=$!
   until "${client[@]}" --execute='SELECT 1' >/dev/null 2>&1; do
