@@ -45,7 +45,7 @@ struct Scale {
     events: usize,
 }
 
-const FULL: Scale = Scale { rounds: 5, creates: 4_000, lists: 20, watchers: 100, events: 300 };
+const FULL: Scale = Scale { rounds: 5, creates: 4_000, lists: 60, watchers: 100, events: 300 };
 const TEST: Scale = Scale { rounds: 1, creates: 50, lists: 1, watchers: 2, events: 5 };
 
 /// What a client accepts of a list.

@@ -1,10 +1,13 @@
-//! Large lists in gzip, of blocks that were compressed before.
+//! Large lists, of blocks that were written before: in gzip, or as they are.
 //!
 //! A block is some objects that follow each other, compressed without a look at what is before it. So it is the same bytes in
 //! every list in which these objects follow each other in these states, and it is kept. Where a block ends its objects decide:
 //! when one of them changes, the blocks behind it stay as they are.
 //!
-//! A [`Layout`] says how objects are written and what a block of them is called; a [`Walk`] gives them.
+//! A [`Layout`] says how objects are written and what a block of them is called; a [`Walk`] gives them. A [`Run`] is all that such a
+//! list wrote between its beginning and its end, for whoever knows that the next list has the same objects.
+
+mod run;
 
 use std::{
     collections::VecDeque,
@@ -22,6 +25,8 @@ use http_body::Frame;
 use http_body_util::BodyExt;
 use quick_cache::{Weighter, sync::Cache};
 
+pub use run::{Recorder, Run};
+
 use crate::encode::{GZIP_ABOVE_BYTES, GZIP_LEVEL, in_gzip};
 use kubefold_wire::{
     body::{Body, BodyError, full},
@@ -34,8 +39,10 @@ const BLOCK_BYTES_MIN: usize = 32 << 10;
 pub const BLOCK_BYTES_MAX: usize = 128 << 10;
 /// From [`BLOCK_BYTES_MIN`] on, one object of so many ends a block.
 const ENDS_ONE_OF: u64 = 4;
-/// Compressed bytes that one list in protobuf holds on to.
+/// Blocks that one list in protobuf holds on to while it goes out. Units: bytes.
 const HELD_BYTES_MAX: usize = 8 << 20;
+/// The same, where they are not compressed: each takes more, and less to make again.
+const HELD_PLAIN_BYTES_MAX: usize = 32 << 20;
 /// A member of gzip without name and time. Source: RFC 1952, section 2.3; 4 is the fastest way, 255 no system.
 const GZIP_HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 255];
 /// A last block of deflate without bytes. Source: RFC 1951, section 3.2.6.
@@ -108,23 +115,38 @@ impl<T: Send + Unpin + 'static> Walk<T> for std::vec::IntoIter<T> {
     }
 }
 
-/// Compressed blocks, within a budget.
-pub struct Blocks<K>(Cache<K, Arc<Block>, Weight>);
+/// Blocks, within a budget.
+pub struct Blocks<K>(Cache<Of<K>, Arc<Block>, Weight>);
 
-/// Whole blocks of deflate.
+/// What a block is of, and in what.
+#[derive(PartialEq, Eq, Hash)]
+struct Of<K> {
+    objects: K,
+    is_gzip: bool,
+}
+
+/// Some objects of a list as they are sent.
 #[derive(Debug)]
 pub struct Block {
+    /// Whole blocks of deflate, or the objects as they are.
     bytes: Bytes,
-    /// Of what is compressed, and how much that is.
-    crc: Crc,
+    /// Of what is compressed, and how much that is. Absent: nothing is.
+    crc: Option<Crc>,
+}
+
+impl Block {
+    /// How much a client has of it. Units: bytes.
+    fn raw_len(&self) -> usize {
+        self.crc.as_ref().map_or(self.bytes.len(), |crc| crc.amount() as usize)
+    }
 }
 
 #[derive(Clone)]
 struct Weight;
 
-impl<K: BlockKey> Weighter<K, Arc<Block>> for Weight {
-    fn weight(&self, key: &K, block: &Arc<Block>) -> u64 {
-        (key.weight() + size_of::<Block>() + block.bytes.len()) as u64
+impl<K: BlockKey> Weighter<Of<K>, Arc<Block>> for Weight {
+    fn weight(&self, key: &Of<K>, block: &Arc<Block>) -> u64 {
+        (key.objects.weight() + size_of::<Block>() + block.bytes.len()) as u64
     }
 }
 
@@ -188,7 +210,7 @@ pub async fn json<L: Layout>(mut packer: Packer<L>, head: Vec<u8>, mut walk: imp
             break;
         }
         packer.write_json(&items, queued.is_empty(), &mut plain);
-        queued.push_back(Piece { items, block: None, len: None });
+        queued.push_back(Piece { items, block: None, raw_len: None });
     }
     if plain.len() <= GZIP_ABOVE_BYTES {
         return Packed::Plain(plain);
@@ -197,10 +219,26 @@ pub async fn json<L: Layout>(mut packer: Packer<L>, head: Vec<u8>, mut walk: imp
     Packed::Gzip(PackedBody::new(packer, head, queued, walk).boxed_unsync())
 }
 
-/// The same in protobuf, of objects that are collected. `head` is the JSON of the list without them. `None`: it is so small that it is
-/// not compressed.
+/// The body of a list in JSON as it is, a block at a time. `head` is what is before its objects.
+pub fn plain<L: Layout>(packer: Packer<L>, head: Vec<u8>, walk: impl Walk<L::Item> + 'static) -> Body {
+    PackedBody::new(packer, head, VecDeque::new(), walk).boxed_unsync()
+}
+
+/// The body of a list whose objects are those of a run, as the packer writes them. `head` is what is before the objects in JSON, and
+/// in protobuf the JSON of the list without them.
 ///
-/// Costs: 8 MiB of blocks are held while it goes out; others are made again if they are not kept.
+/// Errors: it is no list.
+pub fn again<L: Layout>(packer: Packer<L>, head: Vec<u8>, run: &Run) -> Result<Body, EncodeError> {
+    let start = if packer.layout.is_protobuf() { opened(&opening(&head)?, run.raw_len()) } else { head };
+    let piece = |block: &Arc<Block>| Piece { items: Vec::new(), block: Some(Arc::clone(block)), raw_len: None };
+    let queued = run.blocks().iter().map(piece).collect();
+    Ok(PackedBody::new(packer, start, queued, Vec::new().into_iter()).boxed_unsync())
+}
+
+/// The same as [`json`] and [`plain`] in protobuf, of objects that are collected. `head` is the JSON of the list without them. `None`:
+/// it is so small that it is not compressed.
+///
+/// Costs: 8 MiB of blocks in gzip, or 32 MiB of others, are held while it goes out; those beyond are made again if they are not kept.
 /// Errors: an object has what its type has not.
 pub async fn protobuf<L: Layout>(
     mut packer: Packer<L>,
@@ -211,18 +249,19 @@ pub async fn protobuf<L: Layout>(
     if items.iter().map(L::len).sum::<usize>() <= GZIP_ABOVE_BYTES {
         return Ok(None);
     }
-    let opening = ListOpening::new(std::str::from_utf8(head).unwrap_or_default())?;
+    let opening = opening(head)?;
+    let held_max = if packer.is_gzip { HELD_BYTES_MAX } else { HELD_PLAIN_BYTES_MAX };
     let mut walk = items;
     let (mut queued, mut total, mut held) = (VecDeque::new(), 0, 0);
     while let items = cut::<L>(&mut walk).await
         && !items.is_empty()
     {
         let (block, is_new) = packer.block(&items, queued.is_empty())?;
-        let len = block.crc.amount();
-        total += len as usize;
+        let raw_len = block.raw_len();
+        total += raw_len;
         held += block.bytes.len();
-        let block = (held <= HELD_BYTES_MAX).then_some(block);
-        queued.push_back(Piece { items, block, len: Some(len) });
+        let block = (held <= held_max).then_some(block);
+        queued.push_back(Piece { items, block, raw_len: Some(raw_len) });
         if is_new {
             tokio::task::yield_now().await;
         }
@@ -230,9 +269,18 @@ pub async fn protobuf<L: Layout>(
     if total <= GZIP_ABOVE_BYTES {
         return Ok(None);
     }
+    Ok(Some(PackedBody::new(packer, opened(&opening, total), queued, Vec::new().into_iter()).boxed_unsync()))
+}
+
+fn opening(head: &[u8]) -> Result<ListOpening, EncodeError> {
+    ListOpening::new(std::str::from_utf8(head).unwrap_or_default())
+}
+
+/// What is before items of so many bytes.
+fn opened(opening: &ListOpening, items_len: usize) -> Vec<u8> {
     let mut start = Vec::new();
-    opening.open(total, &mut start);
-    Ok(Some(PackedBody::new(packer, start, queued, Vec::new().into_iter()).boxed_unsync()))
+    opening.open(items_len, &mut start);
+    start
 }
 
 /// Takes the objects of the next block; the last ones are followed by none.
@@ -250,7 +298,7 @@ struct Piece<T> {
     /// The block, if it was made and is held.
     block: Option<Arc<Block>>,
     /// What the client was told that it comes to. Units: bytes.
-    len: Option<u32>,
+    raw_len: Option<usize>,
 }
 
 /// Takes the objects of one block from a list.
@@ -292,22 +340,39 @@ fn spread(number: u64) -> u64 {
 pub struct Packer<L: Layout> {
     blocks: Arc<Blocks<L::Key>>,
     layout: L,
+    is_gzip: bool,
+    recorder: Option<Recorder>,
     /// Made when it is needed: a list whose blocks are kept does without.
     deflate: Option<Compress>,
     raw: Vec<u8>,
 }
 
 impl<L: Layout> Packer<L> {
-    /// Looks for blocks among these.
+    /// Compresses blocks, and looks for them among these.
     pub fn new(blocks: Arc<Blocks<L::Key>>, layout: L) -> Self {
-        Self { blocks, layout, deflate: None, raw: Vec::new() }
+        Self { blocks, layout, is_gzip: true, recorder: None, deflate: None, raw: Vec::new() }
+    }
+
+    /// Compresses nothing.
+    #[must_use]
+    pub fn plain(self) -> Self {
+        Self { is_gzip: false, ..self }
+    }
+
+    /// Gives what it writes to a recorder, too.
+    #[must_use]
+    pub fn recorded_by(self, recorder: Option<Recorder>) -> Self {
+        Self { recorder, ..self }
     }
 
     /// The block of these objects, and whether it had to be made.
     ///
     /// Errors: an object has what its type has not.
     fn block(&mut self, items: &[L::Item], is_first: bool) -> Result<(Arc<Block>, bool), EncodeError> {
-        let key = self.layout.key(items, is_first);
+        // To copy JSON costs less than to look for a block.
+        let is_kept = self.is_gzip || self.layout.is_protobuf();
+        let key = if is_kept { self.layout.key(items, is_first) } else { None };
+        let key = key.map(|objects| Of { objects, is_gzip: self.is_gzip });
         if let Some(kept) = key.as_ref().and_then(|key| self.blocks.0.get(key)) {
             return Ok((kept, false));
         }
@@ -318,8 +383,14 @@ impl<L: Layout> Packer<L> {
         } else {
             self.write_json(items, is_first, &mut raw);
         }
-        let block = Arc::new(self.compressed(&raw));
-        self.raw = raw;
+        let block = if self.is_gzip {
+            let block = self.compressed(&raw);
+            self.raw = raw;
+            block
+        } else {
+            Block { bytes: raw.into_boxed_slice().into(), crc: None }
+        };
+        let block = Arc::new(block);
         if let Some(key) = key {
             self.blocks.0.insert(key, Arc::clone(&block));
         }
@@ -349,7 +420,20 @@ impl<L: Layout> Packer<L> {
         out.shrink_to_fit();
         let mut crc = Crc::new();
         crc.update(raw);
-        Block { bytes: out.into(), crc }
+        Block { bytes: out.into(), crc: Some(crc) }
+    }
+
+    /// What is not worth compressing: the beginning and the end of a list, which no other has.
+    fn edge(&mut self, raw: Vec<u8>) -> Block {
+        if !self.is_gzip {
+            return Block { bytes: raw.into(), crc: None };
+        }
+        let Some(len) = u16::try_from(raw.len()).ok() else { return self.compressed(&raw) };
+        let mut crc = Crc::new();
+        crc.update(&raw);
+        // Source: RFC 1951, section 3.2.4.
+        let bytes = [&[0][..], &len.to_le_bytes(), &(!len).to_le_bytes(), &raw].concat();
+        Block { bytes: bytes.into(), crc: Some(crc) }
     }
 
     fn write_json(&self, items: &[L::Item], is_first: bool, out: &mut Vec<u8>) {
@@ -411,24 +495,12 @@ impl<L: Layout, W: Walk<L::Item>> PackedBody<L, W> {
             Step::Done => self.walk = None,
         }
         let items = std::mem::take(&mut self.cut).items;
-        Poll::Ready((!items.is_empty()).then_some(Piece { items, block: None, len: None }))
+        Poll::Ready((!items.is_empty()).then_some(Piece { items, block: None, raw_len: None }))
     }
 
     /// The next bytes. Without a piece they are the last ones.
     fn write(&mut self, piece: Option<Piece<L::Item>>) -> Result<Bytes, BodyError> {
-        let Some(Piece { items, block, len }) = piece else {
-            self.done = true;
-            let mut end = Vec::new();
-            if self.packer.layout.is_protobuf() {
-                ListOpening::close(&mut end);
-            } else {
-                self.packer.layout.end(self.is_first, &mut end);
-            }
-            let block = self.packer.compressed(&end);
-            self.crc.combine(&block.crc);
-            let (crc, len) = (self.crc.sum().to_le_bytes(), self.crc.amount().to_le_bytes());
-            return Ok([&*block.bytes, &DEFLATE_END, &crc, &len].concat().into());
-        };
+        let Some(Piece { items, block, raw_len }) = piece else { return Ok(self.end()) };
         let block = match block {
             Some(block) => block,
             None => {
@@ -437,13 +509,49 @@ impl<L: Layout, W: Walk<L::Item>> PackedBody<L, W> {
                 block
             }
         };
-        if len.is_some_and(|len| len != block.crc.amount()) {
+        if raw_len.is_some_and(|len| len != block.raw_len()) {
             // The client was told another length: the answer must not go on.
             return Err("a block has another length than it had when it was measured".into());
         }
         self.is_first = false;
-        self.crc.combine(&block.crc);
-        Ok(block.bytes.clone())
+        if !self.packer.recorder.as_mut().is_none_or(|recorder| recorder.add(&block)) {
+            self.packer.recorder = None;
+        }
+        Ok(self.counted(&block))
+    }
+
+    fn start(&mut self, raw: Vec<u8>) -> Bytes {
+        let block = self.packer.edge(raw);
+        let bytes = self.counted(&block);
+        if self.packer.is_gzip { [&GZIP_HEAD, &*bytes].concat().into() } else { bytes }
+    }
+
+    fn end(&mut self) -> Bytes {
+        self.done = true;
+        if let Some(recorder) = self.packer.recorder.take() {
+            recorder.finish();
+        }
+        let mut raw = Vec::new();
+        if self.packer.layout.is_protobuf() {
+            ListOpening::close(&mut raw);
+        } else {
+            self.packer.layout.end(self.is_first, &mut raw);
+        }
+        let block = self.packer.edge(raw);
+        let bytes = self.counted(&block);
+        if !self.packer.is_gzip {
+            return bytes;
+        }
+        let (crc, len) = (self.crc.sum().to_le_bytes(), self.crc.amount().to_le_bytes());
+        [&*bytes, &DEFLATE_END, &crc, &len].concat().into()
+    }
+
+    /// The bytes of a block that goes out now.
+    fn counted(&mut self, block: &Block) -> Bytes {
+        if let Some(crc) = &block.crc {
+            self.crc.combine(crc);
+        }
+        block.bytes.clone()
     }
 }
 
@@ -457,9 +565,7 @@ impl<L: Layout, W: Walk<L::Item>> http_body::Body for PackedBody<L, W> {
             return Poll::Ready(None);
         }
         if let Some(start) = this.start.take() {
-            let block = this.packer.compressed(&start);
-            this.crc.combine(&block.crc);
-            return Poll::Ready(Some(Ok(Frame::data([&GZIP_HEAD, &*block.bytes].concat().into()))));
+            return Poll::Ready(Some(Ok(Frame::data(this.start(start)))));
         }
         if std::mem::take(&mut this.worked) {
             cx.waker().wake_by_ref();
@@ -534,7 +640,7 @@ mod tests {
         for number in 0..200 {
             let block = packer.compressed(&noise);
             assert!(block.bytes.len() > 900_000);
-            blocks.0.insert(Number(number), Arc::new(block));
+            blocks.0.insert(Of { objects: Number(number), is_gzip: true }, Arc::new(block));
         }
         assert!(blocks.0.weight() <= BYTES_MAX as u64 && blocks.0.len() > 20, "{blocks:?}");
     }

@@ -56,7 +56,7 @@ pub use {
 
 use crate::{
     kinds::{Allocator, Context, Dependency, Kind},
-    storage::{Range, Record, Storage},
+    storage::{Range, Record, Stamp, Storage},
 };
 use kubefold_serving::caller::Caller;
 use kubefold_wire::{
@@ -185,6 +185,16 @@ impl Registry {
     /// Errors: the storage does not answer.
     pub async fn revision(&self) -> Result<u64, Status> {
         self.inner.storage.revision().await.map_err(|error| errors::of_storage(&error))
+    }
+
+    /// What the stored objects of a kind are, of one namespace, or of all where it is empty. `None`: they are not in the storage alone,
+    /// or it does not say it.
+    pub(crate) async fn stamp(&self, kind: &Kind, namespace: &str) -> Option<Stamp> {
+        if kind.rest.is_some() || kind.composer.is_some() {
+            return None;
+        }
+        // Who asks reads them otherwise, and is told what is wrong then.
+        self.inner.storage.stamp(&prefix_of(kind, namespace)).await.ok().flatten()
     }
 
     /// The storage itself.

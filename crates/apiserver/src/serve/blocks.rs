@@ -1,4 +1,4 @@
-//! Large lists in gzip, as objects are stored: see [`kubefold_serving::packed`].
+//! Large lists of whole objects, as they are stored: see [`kubefold_serving::packed`].
 
 use std::{
     hash::{Hash, Hasher},
@@ -20,7 +20,7 @@ use crate::{
 };
 use kubefold_serving::{
     encode::in_gzip,
-    packed::{self, BlockKey, Layout, Packer},
+    packed::{self, BlockKey, Layout, Packer, Recorder, Run},
 };
 use kubefold_wire::{
     body::Body,
@@ -41,13 +41,28 @@ impl Default for Blocks {
     }
 }
 
+/// How a list of whole objects is written.
+pub(super) struct Writing<'a> {
+    pub(super) form: &'a Form,
+    /// In protobuf; absent: in JSON.
+    pub(super) of: Option<MessageType>,
+    /// In gzip, if it is large.
+    pub(super) gzip: bool,
+    pub(super) gvr: &'a Gvr,
+}
+
 impl Blocks {
-    /// A list of whole objects in JSON as an answer, in gzip if it is large.
-    pub(super) async fn json(&self, list: List, form: Form, gvr: &Gvr) -> Response<Body> {
+    /// A list in JSON as an answer.
+    pub(super) async fn json(&self, list: List, how: &Writing<'_>, recorder: Option<Recorder>) -> Response<Body> {
         let mut head = Vec::new();
-        begin(&list, &form, gvr, &mut head);
-        let packer = self.packer(form, None);
-        packed::json(packer, head, list.objects.into_iter()).await.response(json_response)
+        begin(&list, how.form, how.gvr, &mut head);
+        let packer = self.packer(how).recorded_by(recorder);
+        let walk = list.objects.into_iter();
+        if how.gzip {
+            packed::json(packer, head, walk).await.response(json_response)
+        } else {
+            json_response(packed::plain(packer, head, walk))
+        }
     }
 
     /// The same in protobuf. `None`: it is not large.
@@ -56,17 +71,39 @@ impl Blocks {
     pub(super) async fn protobuf(
         &self,
         list: &List,
-        form: &Form,
-        of: MessageType,
-        gvr: &Gvr,
+        how: &Writing<'_>,
+        recorder: Option<Recorder>,
     ) -> Result<Option<Response<Body>>, EncodeError> {
-        let head = without_items(list, form, gvr);
-        let packer = self.packer(form.clone(), Some(of));
-        Ok(packed::protobuf(packer, &head, &list.objects).await?.map(|body| in_gzip(protobuf_response(body))))
+        let head = without_items(list, how.form, how.gvr);
+        let packer = self.packer(how).recorded_by(recorder);
+        Ok(packed::protobuf(packer, &head, &list.objects).await?.map(|body| how.response(body)))
     }
 
-    fn packer(&self, form: Form, of: Option<MessageType>) -> Packer<Objects> {
-        Packer::new(Arc::clone(&self.0), Objects { form, of })
+    /// A list whose objects are those of a run that was written so.
+    ///
+    /// Errors: it is no list in protobuf.
+    pub(super) fn again(&self, run: &Run, revision: u64, how: &Writing<'_>) -> Result<Response<Body>, EncodeError> {
+        let list = List { revision, ..List::default() };
+        let head = if how.of.is_some() {
+            without_items(&list, how.form, how.gvr)
+        } else {
+            let mut head = Vec::new();
+            begin(&list, how.form, how.gvr, &mut head);
+            head
+        };
+        Ok(how.response(packed::again(self.packer(how), head, run)?))
+    }
+
+    fn packer(&self, how: &Writing<'_>) -> Packer<Objects> {
+        let packer = Packer::new(Arc::clone(&self.0), Objects { form: how.form.clone(), of: how.of });
+        if how.gzip { packer } else { packer.plain() }
+    }
+}
+
+impl Writing<'_> {
+    fn response(&self, body: Body) -> Response<Body> {
+        let response = if self.of.is_some() { protobuf_response(body) } else { json_response(body) };
+        if self.gzip { in_gzip(response) } else { response }
     }
 }
 
@@ -208,23 +245,37 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_unpacked_is_the_list() {
+    async fn what_is_unpacked_is_the_list_and_so_is_its_run() {
         let gvr = Gvr::new("", "v1", "configmaps");
-        let of = MessageType::of("v1", "ConfigMap").unwrap();
-        let form = form();
-        let (blocks, messages) = (Blocks::default(), Arc::new(Messages::default()));
+        let (of, form) = (MessageType::of("v1", "ConfigMap"), form());
+        let (blocks, messages) = (Blocks::default(), Messages::default());
         for count in [0, 1, 40, 1_000] {
             let objects = kept(count, &"x".repeat(1_000));
-            for _ in 0..2 {
-                let plain = sent(read::respond(list(&objects), &form, &gvr)).await;
-                let packed = blocks.json(list(&objects), form.clone(), &gvr).await;
-                let is_gzip = packed.headers().contains_key(header::CONTENT_ENCODING);
-                assert_eq!(is_gzip, plain.len() > GZIP_ABOVE_BYTES, "{count}");
-                assert!(sent(packed).await == plain, "{count}");
-                let plain = sent(messages.respond(&list(&objects), &form, of, &gvr).await.unwrap()).await;
-                match blocks.protobuf(&list(&objects), &form, of, &gvr).await.unwrap() {
-                    Some(packed) => assert!(sent(packed).await == plain, "{count}"),
-                    None => assert!(count < 1_000),
+            let how = |of, gzip| Writing { form: &form, of, gzip, gvr: &gvr };
+            let json = sent(read::respond(list(&objects), &form, &gvr)).await;
+            let message = sent(messages.respond(&list(&objects), &how(of, false)).unwrap()).await;
+            for (of, gzip) in [(None, false), (None, true), (of, false), (of, true)] {
+                let (how, plain) = (how(of, gzip), if of.is_some() { &message } else { &json });
+                let is_large = plain.len() > GZIP_ABOVE_BYTES;
+                for _ in 0..2 {
+                    let (taken, run) = std::sync::mpsc::channel();
+                    let recorder = Some(Recorder::new(1 << 30, move |run| taken.send(run).unwrap()));
+                    let response = if of.is_some() {
+                        blocks.protobuf(&list(&objects), &how, recorder).await.unwrap()
+                    } else {
+                        Some(blocks.json(list(&objects), &how, recorder).await)
+                    };
+                    let Some(response) = response else {
+                        assert!(!is_large);
+                        continue;
+                    };
+                    assert_eq!(response.headers().contains_key(header::CONTENT_ENCODING), gzip && is_large, "{count}");
+                    assert!(sent(response).await == *plain, "{count} {of:?} {gzip}");
+                    let Ok(run) = run.try_recv() else {
+                        assert!(gzip && !is_large, "{count} {of:?}");
+                        continue;
+                    };
+                    assert!(sent(blocks.again(&run, 7, &how).unwrap()).await == *plain, "{count} {of:?} {gzip}");
                 }
             }
         }
@@ -234,10 +285,11 @@ mod tests {
     async fn a_state_of_the_same_revision_is_not_taken_for_another() {
         let gvr = Gvr::new("", "v1", "configmaps");
         let form = form();
+        let how = Writing { form: &form, of: None, gzip: true, gvr: &gvr };
         let blocks = Blocks::default();
         let made = async |objects: &[Object]| {
             let before = blocks.0.count();
-            let text = String::from_utf8(sent(blocks.json(list(objects), form.clone(), &gvr).await).await).unwrap();
+            let text = String::from_utf8(sent(blocks.json(list(objects), &how, None).await).await).unwrap();
             (text, blocks.0.count() - before)
         };
         let (was, is) = (kept(400, &"x".repeat(1_000)), kept(400, &"y".repeat(1_000)));

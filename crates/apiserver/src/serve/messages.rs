@@ -1,36 +1,26 @@
-//! Lists in protobuf, made of the messages of their objects.
+//! Small lists in protobuf, made of the messages of their objects.
 //!
-//! Such a list begins with its length. So all messages are made before the first byte leaves, and those of a large list once
-//! more as it goes out. Messages that were made are kept within a bound: clients that list again, or list the same, find them.
-
-use std::sync::Arc;
+//! Messages that were made are kept within a bound: clients that list again, or list the same, find them. Large lists are made of
+//! blocks: see `blocks`.
 
 use bytes::Bytes;
-use futures::stream;
 use hashbrown::HashMap;
 use http::Response;
-use http_body::Frame;
-use http_body_util::{BodyExt, StreamBody};
 use parking_lot::Mutex;
 
 use crate::{
     registry::{List, Object},
-    serve::{
-        form::Form,
-        protobuf_response,
-        read::{CHUNK_BYTES, without_items},
-    },
+    serve::{blocks::Writing, protobuf_response, read::without_items},
 };
 use kubefold_wire::{
-    body::{Body, BodyError},
-    protobuf::{EncodeError, ListChunks, ListOpening, Measured, MessageType},
-    resource::Gvr,
+    body::{Body, full},
+    protobuf::{EncodeError, ListOpening, MessageType, record_len},
 };
 
 /// Messages that are kept, with the JSON that they were made of. Units: bytes.
-const KEPT_BYTES_MAX: usize = 64 << 20;
-/// Messages that a list holds while it goes out. Units: bytes.
-const HELD_BYTES_MAX: usize = 32 << 20;
+const KEPT_BYTES_MAX: usize = 16 << 20;
+/// What surrounds the items of a list. Units: bytes.
+const OUTSIDE_BYTES: usize = 512;
 
 /// The messages that were made last.
 #[derive(Default)]
@@ -61,38 +51,23 @@ struct Message {
 }
 
 impl Messages {
-    /// A list as an answer, a chunk at a time. Others get their turn after each chunk of what is made before.
+    /// A list as an answer.
     ///
-    /// Costs: each object is encoded once if its message is not kept, or twice in a list above [`HELD_BYTES_MAX`].
     /// Errors: an object has what its type has not.
-    pub(super) async fn respond(
-        self: &Arc<Self>,
-        list: &List,
-        form: &Form,
-        of: MessageType,
-        gvr: &Gvr,
-    ) -> Result<Response<Body>, EncodeError> {
-        let head = without_items(list, form, gvr);
+    pub(super) fn respond(&self, list: &List, how: &Writing<'_>) -> Result<Response<Body>, EncodeError> {
+        let of = how.of.ok_or(EncodeError::UnknownKind)?;
+        let head = without_items(list, how.form, how.gvr);
         let opening = ListOpening::new(std::str::from_utf8(&head).unwrap_or_default())?;
-        let (mut items, mut held, mut since) = (Vec::with_capacity(list.objects.len()), 0, 0);
-        for object in &list.objects {
-            let message = self.message(object, of)?;
-            let len = message.len();
-            since += len;
-            if since >= CHUNK_BYTES {
-                since = 0;
-                tokio::task::yield_now().await;
-            }
-            held += len;
-            let message = Some(message).filter(|_| held <= HELD_BYTES_MAX);
-            items.push(Measured { item: Item { object: object.clone(), message }, len });
+        let messages = list.objects.iter().map(|object| self.message(object, of)).collect::<Result<Vec<_>, _>>()?;
+        let items_len = messages.iter().map(|message| record_len(message.len())).sum();
+        let mut out = Vec::with_capacity(items_len + OUTSIDE_BYTES);
+        opening.open(items_len, &mut out);
+        for message in messages {
+            ListOpening::begin_item(message.len(), &mut out);
+            out.extend_from_slice(&message);
         }
-        let going = ListChunks::new(&opening, items, CHUNK_BYTES);
-        let chunks = stream::unfold(going, move |mut going| async move {
-            let chunk = going.next(|item, out| item.write(of, out))?;
-            Some((chunk.map(|chunk| Frame::data(Bytes::from(chunk))).map_err(BodyError::from), going))
-        });
-        Ok(protobuf_response(StreamBody::new(chunks).boxed_unsync()))
+        ListOpening::close(&mut out);
+        Ok(protobuf_response(full(out)))
     }
 
     /// The message of an object.
@@ -141,22 +116,6 @@ impl Kept {
 pub(super) fn encode(object: &Object, of: MessageType, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     let json = object.json();
     of.encode(std::str::from_utf8(&json).unwrap_or_default(), out)
-}
-
-/// An object of a list, and its message if the list holds it.
-struct Item {
-    object: Object,
-    message: Option<Bytes>,
-}
-
-impl Item {
-    fn write(&self, of: MessageType, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        match &self.message {
-            Some(message) => out.extend_from_slice(message),
-            None => encode(&self.object, of, out)?,
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ mod pods;
 mod proxy;
 mod read;
 mod review;
+mod runs;
 mod scale;
 #[cfg(test)]
 mod tests;
@@ -181,8 +182,9 @@ struct Inner {
     settings: Settings,
     discovery: discovery::Discovery,
     openapi: openapi::OpenApi,
-    messages: Arc<messages::Messages>,
+    messages: messages::Messages,
     blocks: blocks::Blocks,
+    runs: Arc<runs::Runs>,
     in_flight: Semaphore,
 }
 
@@ -194,8 +196,9 @@ impl ApiServer {
             settings,
             discovery: discovery::Discovery::default(),
             openapi: openapi::OpenApi::default(),
-            messages: Arc::default(),
+            messages: messages::Messages::default(),
             blocks: blocks::Blocks::default(),
+            runs: Arc::default(),
             in_flight: Semaphore::new(IN_FLIGHT_MAX),
         };
         Self { inner: Arc::new(inner) }

@@ -2,7 +2,7 @@
 //!
 //! Source: kubernetes/apiserver `pkg/endpoints/handlers/get.go`.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, sync::Arc};
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -14,11 +14,18 @@ use crate::{
     registry::{At, From, List, ListOptions, Object, Selection},
     serve::{
         ApiServer, NOT_ALLOWED,
+        blocks::Writing,
         context::{RequestContext, Target},
         form::Form,
         json_response,
+        runs::RunKey,
         watch::{self, Terms},
     },
+    storage::Stamp,
+};
+use kubefold_serving::{
+    encode::GZIP_ABOVE_BYTES,
+    packed::{Recorder, Run},
 };
 use kubefold_wire::{
     body::Body,
@@ -26,7 +33,7 @@ use kubefold_wire::{
     info::RequestInfo,
     media::{self, Encoding, Media, Negotiated, is_built_in},
     options::{self, Match, Options, query_value, too_large},
-    protobuf::{EncodeError, MessageType},
+    protobuf::EncodeError,
     resource::Gvr,
     selector::FieldSelector,
     status::Status,
@@ -92,19 +99,31 @@ impl ApiServer {
         selectable(kind, asked.query)?;
         let form = self.form(kind, asked, wanted, true)?;
         let which = list_options(&options, &target.name);
+        let Encoding { media, pretty, gzip, .. } = wanted.encoding;
+        let of = form.message().filter(|_| media == Media::Protobuf);
+        let how = Writing { form: &form, of, gzip, gvr: &gvr };
+        let is_whole = of.is_some() || (media == Media::Json && !pretty && form.is_whole());
+        let listed = if is_whole { self.listed_before(target, &which, &how).await } else { None };
+        if let Some(Listed { stamp, run: Some(run), .. }) = &listed
+            && let Ok(response) = self.inner.blocks.again(run, stamp.revision, &how)
+        {
+            return Ok(response);
+        }
         let list = match target.registry.list(kind, &target.namespace, &which).await {
             Ok(list) => list,
             Err(status) => return Err(with_fresh_token(status, options.token.as_ref())),
         };
-        let Encoding { media, pretty, gzip, .. } = wanted.encoding;
-        if let Some(of) = form.message().filter(|_| media == Media::Protobuf) {
+        let recorder = match listed {
+            Some(listed) => self.recorder(target, &list, listed).await,
+            None => None,
+        };
+        if of.is_some() {
             // What does not fit its type is written from JSON, as far as the client accepts that.
-            if let Ok(response) = self.list_in_protobuf(&list, &form, of, &gvr, gzip).await {
+            if let Ok(response) = self.list_in_protobuf(&list, &how, recorder).await {
                 return Ok(response);
             }
-        }
-        if gzip && media == Media::Json && !pretty && form.is_whole() {
-            return Ok(self.inner.blocks.json(list, form, &gvr).await);
+        } else if is_whole && (gzip || recorder.is_some()) {
+            return Ok(self.inner.blocks.json(list, &how, recorder).await);
         }
         Ok(respond(list, &form, &gvr))
     }
@@ -115,15 +134,44 @@ impl ApiServer {
     async fn list_in_protobuf(
         &self,
         list: &List,
-        form: &Form,
-        of: MessageType,
-        gvr: &Gvr,
-        gzip: bool,
+        how: &Writing<'_>,
+        recorder: Option<Recorder>,
     ) -> Result<Response<Body>, EncodeError> {
-        if gzip && let Some(response) = self.inner.blocks.protobuf(list, form, of, gvr).await? {
+        if let Some(response) = self.inner.blocks.protobuf(list, how, recorder).await? {
             return Ok(response);
         }
-        self.inner.messages.respond(list, form, of, gvr).await
+        self.inner.messages.respond(list, how)
+    }
+
+    /// What is known of a list that has all objects of its kind, or of a namespace, as they are now. `None`: it is another list, or
+    /// nobody can say whether objects changed.
+    async fn listed_before(&self, target: &Target, which: &ListOptions, how: &Writing<'_>) -> Option<Listed> {
+        let (kind, namespace) = (&target.kind, &target.namespace);
+        if !which.selection.is_everything() || which.after.is_some() || matches!(which.at, At::Exact(_)) {
+            return None;
+        }
+        let stamp = target.registry.stamp(kind, namespace).await?;
+        if matches!(which.at, At::NotOlder(asked) if asked > stamp.revision) {
+            return None;
+        }
+        let key = RunKey::new(kind, namespace, how.of.is_some(), how.gzip);
+        let kept = self.inner.runs.get(&key, stamp.state);
+        let run = kept.filter(|kept| which.limit == 0 || kept.objects <= which.limit).map(|kept| kept.run);
+        Some(Listed { key, stamp, run })
+    }
+
+    /// What records a list, if it is worth it, and its objects are known to be those of the stamp.
+    async fn recorder(&self, target: &Target, list: &List, listed: Listed) -> Option<Recorder> {
+        let Listed { key, stamp, .. } = listed;
+        let is_large = list.objects.iter().map(Object::len).sum::<usize>() > GZIP_ABOVE_BYTES;
+        if list.next.is_some() || !is_large || !list.objects.iter().all(Object::is_stored) {
+            return None;
+        }
+        let now = target.registry.stamp(&target.kind, &target.namespace).await?;
+        if now.state != stamp.state {
+            return None;
+        }
+        self.inner.runs.recorder(key, stamp.state, list.objects.len())
     }
 
     async fn watch(
@@ -167,6 +215,14 @@ impl ApiServer {
         };
         Ok(watch::watch(events, terms))
     }
+}
+
+/// A list of all objects of a kind, or of a namespace, as the storage has it now.
+struct Listed {
+    key: RunKey,
+    stamp: Stamp,
+    /// What was written of the same objects before.
+    run: Option<Arc<Run>>,
 }
 
 /// What is selected. A path or a selector may name one object.

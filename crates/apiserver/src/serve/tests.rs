@@ -1,3 +1,8 @@
+use std::{
+    io::Read as _,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
 use futures::stream::BoxStream;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -5,7 +10,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     registry::Env,
-    storage::{Memory, Page, Range, Record, Storage, StorageError, WatchItem, When},
+    storage::{Memory, Page, Range, Record, Stamp, Storage, StorageError, WatchItem, When},
 };
 use kubefold_wire::{body::empty, protobuf};
 
@@ -89,6 +94,76 @@ async fn a_list_in_protobuf_is_the_list_in_json() {
     }
 }
 
+/// The body of an answer in one of four ways to write it, unpacked.
+async fn body_of(server: &ApiServer, path: &str, accept: &str, encoding: &str) -> Vec<u8> {
+    let request = Request::get(path).header("accept", accept).header("accept-encoding", encoding);
+    let response = server.answer(request.body(empty()).unwrap()).await;
+    assert_eq!((response.status(), response.headers()["content-type"].as_bytes()), (StatusCode::OK, accept.as_bytes()));
+    let is_gzip = response.headers().contains_key("content-encoding");
+    let sent = response.into_body().collect().await.unwrap().to_bytes();
+    let mut body = Vec::new();
+    match is_gzip {
+        true => drop(flate2::read::GzDecoder::new(&*sent).read_to_end(&mut body).unwrap()),
+        false => body.extend_from_slice(&sent),
+    }
+    body
+}
+
+/// Whatever changed between two lists: of the kind, of another one, or all of it at once.
+#[tokio::test]
+async fn a_list_that_is_written_again_is_that_of_its_revision() {
+    let storage = Arc::new(Failing::default());
+    let registry = built_in(Arc::<Failing>::clone(&storage), Env::default());
+    bootstrap(&registry).await.unwrap();
+    let server = ApiServer::new(registry, Settings::new("v1.36.2"));
+    let map = |name: String, text: &str| json!({"metadata": {"name": name}, "data": {"a": text.repeat(50_000)}});
+    for namespace in ["default", "kube-system"] {
+        for number in 0..4 {
+            let maps = format!("/api/v1/namespaces/{namespace}/configmaps");
+            assert_eq!(send(&server, "POST", &maps, &[], map(format!("m{number}"), "x")).await.0, 201);
+        }
+    }
+    let backup = storage.memory.backup();
+    let nothing = Value::Null;
+    let changes = [
+        ("GET", MAPS.to_owned(), nothing.clone()),
+        ("PUT", format!("{MAPS}/m1"), map("m1".to_owned(), "y")),
+        ("POST", "/api/v1/namespaces/default/secrets".to_owned(), json!({"metadata": {"name": "s"}})),
+        ("DELETE", format!("{MAPS}/m2"), nothing.clone()),
+        ("POST", MAPS.to_owned(), map("m9".to_owned(), "z")),
+        ("PUT", "/api/v1/namespaces/kube-system/configmaps/m3".to_owned(), map("m3".to_owned(), "y")),
+        ("RESTORE", String::new(), nothing.clone()),
+        ("PUT", format!("{MAPS}/m1"), map("m1".to_owned(), "w")),
+    ];
+    for (method, path, body) in changes {
+        match method {
+            "RESTORE" => storage.memory.restore(&backup),
+            _ => assert!(send(&server, method, &path, &[], body).await.0 < 300, "{method} {path}"),
+        }
+        for accept in ["application/json", "application/vnd.kubernetes.protobuf"] {
+            for encoding in ["identity", "gzip"] {
+                for (path, limit) in [(MAPS, ""), ("/api/v1/configmaps", ""), (MAPS, "&limit=500"), (MAPS, "&limit=2")]
+                {
+                    let revision = server.registry().revision().await.unwrap();
+                    // This one is never written of what is known.
+                    let exact = format!("{path}?resourceVersion={revision}&resourceVersionMatch=Exact{limit}");
+                    let wanted = body_of(&server, &exact, accept, encoding).await;
+                    let path = format!("{path}?a=b{limit}");
+                    for time in ["first", "second"] {
+                        let ranges = storage.ranges.load(Ordering::Relaxed);
+                        assert!(body_of(&server, &path, accept, encoding).await == wanted, "{method} {accept} {path}");
+                        let is_known = storage.ranges.load(Ordering::Relaxed) == ranges;
+                        assert!(
+                            is_known || time == "first" || limit == "&limit=2",
+                            "{method} {accept} {encoding} {path}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// Those of a list, without what is the type's in JSON made of protobuf. The rest of the list is compared elsewhere.
 fn items_of(list: &mut Value) -> Vec<Value> {
     let mut items = match list["items"].take() {
@@ -164,10 +239,12 @@ async fn paths_and_methods_that_are_not_there_are_refused() {
     }
 }
 
-/// A memory that fails each change in one way, as long as that is set.
+/// A memory that fails each change in one way, as long as that is set, and counts what is read at once.
+#[derive(Default)]
 struct Failing {
     memory: Memory,
     failure: Mutex<Option<StorageError>>,
+    ranges: AtomicUsize,
 }
 
 impl Failing {
@@ -186,7 +263,12 @@ impl Storage for Failing {
     }
 
     fn range<'a>(&'a self, range: Range<'a>) -> BoxFuture<'a, Result<Page, StorageError>> {
+        self.ranges.fetch_add(1, Ordering::Relaxed);
         self.memory.range(range)
+    }
+
+    fn stamp<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Option<Stamp>, StorageError>> {
+        self.memory.stamp(prefix)
     }
 
     fn put<'a>(&'a self, key: &'a str, value: Bytes, when: When) -> BoxFuture<'a, Result<u64, StorageError>> {
@@ -226,7 +308,7 @@ impl Storage for Failing {
 
 #[tokio::test]
 async fn a_storage_that_fails_is_told_on_writes_and_on_readiness_and_reads_go_on() {
-    let storage = Arc::new(Failing { memory: Memory::default(), failure: Mutex::default() });
+    let storage = Arc::new(Failing::default());
     let registry = built_in(Arc::<Failing>::clone(&storage), Env::default());
     bootstrap(&registry).await.unwrap();
     let server = ApiServer::new(registry, Settings::new("v1.36.2"));

@@ -6,12 +6,13 @@
 use std::{collections::VecDeque, ops::Bound, sync::Arc};
 
 use bytes::Bytes;
+use hashbrown::HashMap;
 use imbl::OrdMap;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::watch;
 
 use crate::storage::{
-    Bounds, Change, Page, Range, Record, StorageError,
+    Bounds, Change, Page, Range, Record, Stamp, StateId, StorageError,
     change::{Tip, Write, dead_of, judge, size_of_change},
 };
 
@@ -55,6 +56,8 @@ pub(super) struct State {
     map: Map,
     tip: Tip,
     era: u64,
+    /// The revision of the last change of keys with the same first part, such as `pods`. Absent: none since the beginning.
+    changed: HashMap<Box<str>, u64>,
     /// Changes after this revision are in the log.
     floor: u64,
     log: VecDeque<Arc<Change>>,
@@ -126,6 +129,13 @@ impl Cache {
     pub(super) fn get(&self, key: &str) -> (Option<Record>, u64) {
         let state = self.read();
         (state.record(key), state.tip().revision)
+    }
+
+    /// What the keys with a prefix have.
+    pub(super) fn stamp(&self, prefix: &str) -> Stamp {
+        let state = self.read();
+        let changed = state.changed.get(first_part(prefix)).copied().unwrap_or_default();
+        Stamp { revision: state.tip.revision, state: StateId { era: state.era, changed } }
     }
 
     pub(super) fn range(&self, range: &Range<'_>) -> Result<Page, StorageError> {
@@ -229,7 +239,16 @@ impl State {
 impl State {
     /// What a storage has whose changes are all forgotten.
     pub(super) fn new(map: Map, tip: Tip) -> Self {
-        Self { map, tip, era: 0, floor: tip.revision, log: VecDeque::new(), log_bytes: 0, retained: VecDeque::new() }
+        Self {
+            map,
+            tip,
+            era: 0,
+            changed: HashMap::new(),
+            floor: tip.revision,
+            log: VecDeque::new(),
+            log_bytes: 0,
+            retained: VecDeque::new(),
+        }
     }
 
     /// What a storage has before its first change.
@@ -279,6 +298,11 @@ impl State {
     pub(super) fn commit(&mut self, change: Arc<Change>, bounds: &Bounds) -> Vec<u64> {
         self.tip = self.tip.after(&change);
         set(&mut self.map, change.key(), change.after.as_ref());
+        let part = first_part(change.key());
+        match self.changed.get_mut(part) {
+            Some(changed) => *changed = change.revision,
+            None => drop(self.changed.insert(part.into(), change.revision)),
+        }
         self.log_bytes += size_of_change(&change);
         self.log.push_back(change);
         let mut dead = Vec::new();
@@ -313,6 +337,11 @@ impl State {
 
 fn record(key: &Arc<str>, held: &Held) -> Record {
     Record { key: Arc::clone(key), value: held.value.clone(), revision: held.revision }
+}
+
+/// What is before the first slash of a key or of a prefix.
+fn first_part(key: &str) -> &str {
+    key.split_once('/').map_or(key, |(first, _)| first)
 }
 
 /// Gives a key what a record says.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
 
 use crate::storage::{
-    Page, Range, Record, Storage, StorageError, Usage, WatchItem, When,
+    Page, Range, Record, Stamp, Storage, StorageError, Usage, WatchItem, When,
     cache::Cache,
     cursor,
     writer::{Log, Opened, Writer},
@@ -43,6 +43,10 @@ impl<L: 'static> Storage for Logged<L> {
 
     fn range<'a>(&'a self, range: Range<'a>) -> BoxFuture<'a, Result<Page, StorageError>> {
         Box::pin(async move { self.cache.range(&range) })
+    }
+
+    fn stamp<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Option<Stamp>, StorageError>> {
+        Box::pin(async move { Ok(Some(self.cache.stamp(prefix))) })
     }
 
     fn put<'a>(&'a self, key: &'a str, value: Bytes, when: When) -> BoxFuture<'a, Result<u64, StorageError>> {

@@ -120,6 +120,24 @@ pub struct Page {
     pub remaining: Option<u64>,
 }
 
+/// What some keys have, by a name instead of their values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The revision of the whole storage at which this was read.
+    pub revision: u64,
+    /// Which state it was. Two stamps of one process that have the same state are of the same keys with the same values.
+    pub state: StateId,
+}
+
+/// The name of a state. It means something beside another one of the same process and prefix alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateId {
+    /// How often the storage was restored before.
+    pub era: u64,
+    /// A revision up to which these keys did not change any more, and before which they may have.
+    pub changed: u64,
+}
+
 /// Which keys to read.
 #[derive(Clone, Debug, Default)]
 pub struct Range<'a> {
@@ -234,6 +252,13 @@ pub trait Storage: Send + Sync + 'static {
 
     /// Keys, as they were at one revision.
     fn range<'a>(&'a self, range: Range<'a>) -> BoxFuture<'a, Result<Page, StorageError>>;
+
+    /// What the keys with a prefix have, without reading them. A prefix has the first part of its keys as a whole, as
+    /// `pods/default/` has. `None`: this storage cannot say it.
+    fn stamp<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Option<Stamp>, StorageError>> {
+        let _unknown = prefix;
+        Box::pin(async { Ok(None) })
+    }
 
     /// Puts a value. Answers the revision of the change.
     fn put<'a>(&'a self, key: &'a str, value: Bytes, when: When) -> BoxFuture<'a, Result<u64, StorageError>>;

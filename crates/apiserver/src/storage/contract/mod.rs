@@ -53,6 +53,11 @@ pub trait Backend: Send + Sync {
     /// Whether a storage that is opened again has what it had.
     fn outlives_its_process(&self) -> bool;
 
+    /// Whether it stamps keys: see [`Storage::stamp`].
+    fn stamps(&self) -> bool {
+        true
+    }
+
     /// How many random histories are tried. Fewer where it takes long to open a storage.
     fn histories(&self) -> u32 {
         64
@@ -71,6 +76,7 @@ macro_rules! storage_contract {
             ranges_are_of_one_revision
             pages_go_on_at_one_revision_while_writes_go_on
             an_old_revision_stays_as_it_was
+            a_stamp_is_of_one_state
             watches_tell_every_change
             a_watch_begins_at_any_revision_that_is_kept
             a_watch_tells_how_far_it_is

@@ -6,7 +6,7 @@ use std::sync::{
 use futures::future::join;
 
 use crate::storage::{
-    Range, Storage, StorageError, When,
+    Range, Stamp, Storage, StorageError, When,
     contract::{Backend, contents, keys, opened, put},
 };
 
@@ -98,4 +98,30 @@ pub async fn an_old_revision_stays_as_it_was(backend: &dyn Backend) {
     for (revision, state) in &states {
         assert_eq!(contents(&*storage, *revision).await, *state, "{revision}");
     }
+}
+
+/// A storage that stamps its keys stamps another state with another stamp, and the same state of a part of the keys with the same
+/// one, whatever becomes of other keys.
+pub async fn a_stamp_is_of_one_state(backend: &dyn Backend) {
+    let storage = &*opened(backend).await;
+    let stamp = async || storage.stamp("pods/a/").await.unwrap();
+    let first = put(storage, "pods/a/1", "one", When::Absent).await.unwrap();
+    let Some(began) = stamp().await else {
+        assert!(!backend.stamps(), "it says that it stamps keys");
+        return;
+    };
+    assert_eq!(began.revision, first);
+    // What is called alike is another part.
+    for key in ["pod/a/1", "pods.example.org/a/1", "nodes/1"] {
+        let revision = put(storage, key, "other", When::Absent).await.unwrap();
+        assert_eq!(stamp().await, Some(Stamp { revision, ..began }), "{key}");
+    }
+    let mut states = vec![began.state];
+    let second = put(storage, "pods/a/1", "two", When::At(first)).await.unwrap();
+    states.push(stamp().await.unwrap().state);
+    storage.delete("pods/a/1", second).await.unwrap();
+    states.push(stamp().await.unwrap().state);
+    put(storage, "pods/a/2", "two", When::Absent).await.unwrap();
+    states.push(stamp().await.unwrap().state);
+    assert!(states.iter().enumerate().all(|(at, state)| !states[..at].contains(state)), "{states:?}");
 }

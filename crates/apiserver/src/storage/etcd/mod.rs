@@ -37,7 +37,7 @@ use self::{
     messages::{Compare, Compared, DeleteRangeRequest, Operation, PutRequest, TxnRequest, revision_of, signed},
 };
 use crate::storage::{
-    Bounds, Page, Range, Record, Storage, StorageError, Usage, WatchItem, When,
+    Bounds, Page, Range, Record, Stamp, Storage, StorageError, Usage, WatchItem, When,
     cache::Cache,
     change::{Write, judge},
     cursor,
@@ -271,6 +271,13 @@ impl Storage for Etcd {
                 Err(StorageError::Compacted { .. }) => self.range_in_etcd(&range).await,
                 read => read,
             }
+        })
+    }
+
+    fn stamp<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Option<Stamp>, StorageError>> {
+        Box::pin(async move {
+            self.fresh().await?;
+            Ok(Some(self.cache.stamp(prefix)))
         })
     }
 
