@@ -56,6 +56,9 @@ pub enum MirrorError {
         /// How long was waited.
         seconds: u64,
     },
+    /// The server that has it answers nothing.
+    #[error("its database does not answer")]
+    Silent,
     /// The file cannot be used at all.
     #[error("there is no mirror")]
     Off,

@@ -14,6 +14,7 @@ mod figures;
 mod file;
 mod kind;
 pub mod metrics;
+mod pulse;
 mod search;
 mod shown;
 mod stored;
@@ -40,7 +41,7 @@ use crate::{
 };
 use kubefold_wire::resource::Gvr;
 
-use self::{budget::beyond, file::File, kind::is_secret};
+use self::{budget::beyond, file::File, kind::is_secret, pulse::Pulse};
 pub use self::{
     figures::{Figures, MemoryFigures},
     file::{KeptCatalog, KeptObject, KeptPosition},
@@ -67,6 +68,7 @@ pub struct Mirror {
     key: Option<KeyFile>,
     file: ArcSwapOption<File>,
     figures: Mutex<Figures>,
+    pulse: Arc<Pulse>,
 }
 
 impl std::fmt::Debug for Mirror {
@@ -97,6 +99,7 @@ impl Mirror {
             key,
             file: ArcSwapOption::empty(),
             figures: Mutex::default(),
+            pulse: Arc::default(),
         };
         if this.config.enabled {
             this.open_file(config);

@@ -55,7 +55,7 @@ async fn resume(stores: Weak<Stores>, running: Arc<Running>, follows: Follows) {
     let Some(stores) = stores.upgrade() else { return };
     let Some(mirror) = stores.mirror.get().cloned() else { return };
     let gvr = running.store.spec().gvr.clone();
-    let Ok(Some(earlier)) = tokio::task::spawn_blocking(move || mirror.shown(&gvr)).await else { return };
+    let Ok(Some(earlier)) = mirror.ask_unless_silent(move |mirror| Ok(mirror.shown(&gvr))).await else { return };
     running.store.recognize(earlier);
     follows.0.reach(Stage::Filling);
     follows.0.filled().await;

@@ -411,6 +411,10 @@ async fn memory_goes_on_and_tables_catch_up(engine: StateEngine) {
     let searches = join_all((0..6).map(|_| api.request(Method::GET, STORED, "")));
     let meanwhile = async {
         away.memory_goes_on("c").await;
+        // A kind that this process has not read yet does without what the tables may have of it.
+        let services = api.request(Method::GET, "/api/v1/namespaces/default/services", "").await;
+        assert_eq!((services.status, services.warnings()), (StatusCode::OK, Vec::new()), "{services}");
+        assert_eq!(names_of(&services.json()), ["kubernetes"]);
         away.server.resume();
     };
     let (searched, ()) = futures::join!(searches, meanwhile);

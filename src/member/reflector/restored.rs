@@ -33,7 +33,7 @@ impl Reflector {
         let (name, gvr) = (self.member.name(), &self.store.spec().gvr);
         let feed = MirroredKind { gvr: gvr.clone(), member: name.clone() };
         let asked = feed.clone();
-        let kept = blocking(mirror, move |mirror| mirror.position(&asked)).await??;
+        let kept = mirror.ask_unless_silent(move |mirror| Ok(mirror.position(&asked))).await.ok()??;
         let position = &kept.position;
         // Another address, or another cluster by the word of an earlier process.
         if self.member.last_cluster_uid().as_ref() != Some(&position.cluster_uid) {
@@ -74,8 +74,7 @@ impl Reflector {
         let mut after = String::new();
         loop {
             let asked = (feed.clone(), after);
-            let page = blocking(mirror, move |mirror| mirror.page(&asked.0, &asked.1)).await;
-            let page: Vec<KeptObject> = page.unwrap_or(Err(MirrorError::Off))?;
+            let page: Vec<KeptObject> = mirror.ask_unless_silent(move |mirror| mirror.page(&asked.0, &asked.1)).await?;
             let Some(last) = page.last() else { return Ok(()) };
             after = last.key.clone();
             let documents: Vec<&str> = page.iter().map(|kept| &*kept.document).collect();
@@ -110,13 +109,4 @@ impl Reflector {
             self.store.wake();
         }
     }
-}
-
-/// Asks the mirror where a wait for the disk holds up nobody. `None`: kubefold ends.
-async fn blocking<T: Send + 'static>(
-    mirror: &Arc<Mirror>,
-    ask: impl FnOnce(&Mirror) -> T + Send + 'static,
-) -> Option<T> {
-    let mirror = Arc::clone(mirror);
-    tokio::task::spawn_blocking(move || ask(&mirror)).await.ok()
 }

@@ -1,0 +1,110 @@
+//! Whether the server that has the tables answers: one that hangs holds up nobody who can do without it.
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::mirror::{Mirror, MirrorError};
+
+/// A server that answers nothing for so long, though it was asked, is silent.
+const SILENT_AFTER: Duration = Duration::from_secs(2);
+
+/// What a server was asked and has not answered yet.
+#[derive(Debug, Default)]
+pub(super) struct Pulse(Mutex<Asked>);
+
+#[derive(Debug, Default)]
+struct Asked {
+    waiting: usize,
+    /// When the last answer came, or the first question since nobody waited.
+    since: Option<Instant>,
+}
+
+/// A question that is asked now.
+struct Question(Arc<Pulse>);
+
+impl Pulse {
+    fn ask(self: &Arc<Self>) -> Question {
+        let mut asked = self.0.lock();
+        if asked.waiting == 0 {
+            asked.since = Some(Instant::now());
+        }
+        asked.waiting += 1;
+        Question(Arc::clone(self))
+    }
+
+    /// When it is silent unless it answers before. `None`: it is asked nothing.
+    fn silent_at(&self) -> Option<Instant> {
+        let asked = self.0.lock();
+        asked.since.filter(|_| asked.waiting > 0).map(|since| since + SILENT_AFTER)
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        let mut asked = self.0.0.lock();
+        asked.waiting -= 1;
+        asked.since = Some(Instant::now());
+    }
+}
+
+impl Mirror {
+    /// Asks what whoever asks can do without, as [`Self::ask`] does. As long as the server answers anybody it is waited for, since a
+    /// large fleet asks much at once.
+    ///
+    /// Errors: those of what is asked; the server is silent.
+    pub async fn ask_unless_silent<T: Send + 'static>(
+        self: &Arc<Self>,
+        ask: impl FnOnce(&Self) -> Result<T, MirrorError> + Send + 'static,
+    ) -> Result<T, MirrorError> {
+        if self.state.is_none() {
+            return self.ask(ask).await;
+        }
+        let is_silent = |at: Instant| at <= Instant::now();
+        if self.pulse.silent_at().is_some_and(is_silent) {
+            return Err(MirrorError::Silent);
+        }
+        let question = self.pulse.ask();
+        let mut asking = std::pin::pin!(self.ask(move |mirror| {
+            let _until_answered = question;
+            ask(mirror)
+        }));
+        while let Some(at) = self.pulse.silent_at().filter(|at| !is_silent(*at)) {
+            if let Ok(answer) = tokio::time::timeout_at(at, &mut asking).await {
+                return answer;
+            }
+        }
+        Err(MirrorError::Silent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_is_silent_that_answers_nobody_for_a_time() {
+        let pulse = Arc::new(Pulse::default());
+        let wait = async |milliseconds| tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+        let is_silent = || pulse.silent_at().is_some_and(|at| at <= Instant::now());
+        assert_eq!(pulse.silent_at(), None);
+        let (first, second) = (pulse.ask(), pulse.ask());
+        wait(1_900).await;
+        assert!(!is_silent());
+        // Who else is answered shows that it answers.
+        drop(first);
+        wait(1_900).await;
+        assert!(!is_silent());
+        let third = pulse.ask();
+        wait(100).await;
+        assert!(is_silent());
+        drop(second);
+        assert!(!is_silent());
+        drop(third);
+        wait(5_000).await;
+        assert_eq!(pulse.silent_at(), None);
+        let _fourth = pulse.ask();
+        assert!(!is_silent());
+    }
+}
