@@ -3,6 +3,9 @@
 //! h2 writes and flushes each frame by itself. Beneath it, a frame of 16 KiB is two records of TLS, since a frame has nine bytes more
 //! than a record, and a call of the system, which costs more than the encryption. So frames are gathered here: four full records are
 //! one call.
+//!
+//! The end of a large body is a record of its own. Where a record has the last bytes and the end, libcurl 7.88, as Debian 12 has it,
+//! takes the bytes and waits for a second until it looks for the end.
 
 use std::{
     io::{self, IoSlice},
@@ -11,15 +14,27 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
+use http_body::{Body as _, Frame, SizeHint};
+use http_body_util::BodyExt;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::Instant,
 };
 
+use kubefold_wire::body::{Body, BodyError};
+
 /// What is gathered at most: four full records of TLS, which rustls takes at once.
 const GATHERED_BYTES_MAX: usize = 64 << 10;
 /// A write from here on begins to gather. What is smaller leaves at once: an answer, an event of a watch.
 const LARGE_BYTES_MIN: usize = 8 << 10;
+/// The end of a body of more bytes, or of nobody knows how many, is a frame of its own.
+const ENDS_APART_BYTES: u64 = 1 << 20;
+/// A frame without a payload. Source: RFC 9113, 4.1.
+const FRAME_HEAD_BYTES: usize = 9;
+/// Its type and its flag. Source: RFC 9113, 6.1.
+const DATA: u8 = 0;
+const END_STREAM: u8 = 1;
 /// An event that comes so soon behind another one is of a burst: more are about to come, and it waits for them.
 const BURST: Duration = Duration::from_micros(100);
 
@@ -73,8 +88,13 @@ impl<S> Gather<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Gather<S> {
-    /// Takes as much of a large write as there is room for.
-    fn poll_gather(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    /// Takes as much of so many bytes of a large write as there is room for.
+    fn poll_gather(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+        mut bytes: usize,
+    ) -> Poll<io::Result<usize>> {
         if self.waiting.len() >= GATHERED_BYTES_MAX {
             ready!(self.poll_drain(cx))?;
         }
@@ -84,8 +104,10 @@ impl<S: AsyncWrite + Unpin> Gather<S> {
             self.waiting.reserve_exact(GATHERED_BYTES_MAX - before);
         }
         for slice in slices {
-            let room = GATHERED_BYTES_MAX - self.waiting.len();
-            self.waiting.extend_from_slice(slice.get(..room).unwrap_or(slice));
+            let room = bytes.min(GATHERED_BYTES_MAX - self.waiting.len());
+            let taken = slice.get(..room).unwrap_or(slice);
+            self.waiting.extend_from_slice(taken);
+            bytes -= taken.len();
         }
         (self.is_gathering, self.is_newer) = (true, true);
         Poll::Ready(Ok(self.waiting.len() - before))
@@ -127,9 +149,35 @@ impl<S> Gather<S> {
 
 /// Says whether a write begins with a piece of a body of which more is to come. Source: RFC 9113, 4.1 and 6.1.
 fn is_event(frames: &[u8]) -> bool {
-    const DATA: u8 = 0;
-    const END_STREAM: u8 = 1;
     matches!(frames, [_, _, _, DATA, flags, ..] if flags & END_STREAM == 0)
+}
+
+/// Says whether the last frame of a write is the end of a body and nothing else. Bytes of a body may look so: then they are two writes.
+fn ends_body(slices: &[IoSlice<'_>]) -> bool {
+    let last = slices.iter().rfind(|slice| !slice.is_empty());
+    let head = last.and_then(|slice| slice.last_chunk::<FRAME_HEAD_BYTES>());
+    matches!(head, Some([0, 0, 0, DATA, flags, ..]) if flags & END_STREAM != 0)
+}
+
+/// The same body, whose last bytes do not have its end if they are many: h2 sends that in a frame of its own then.
+pub(crate) fn ending_apart(body: Body) -> Body {
+    let is_small = body.size_hint().upper().is_some_and(|bytes| bytes <= ENDS_APART_BYTES);
+    if is_small { body } else { EndingApart(body).boxed_unsync() }
+}
+
+struct EndingApart(Body);
+
+impl http_body::Body for EndingApart {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        Pin::new(&mut self.0).poll_frame(cx)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.size_hint()
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Gather<S> {
@@ -154,7 +202,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gather<S> {
         let this = self.get_mut();
         let len: usize = slices.iter().map(|slice| slice.len()).sum();
         if this.is_on && this.gathers(slices, len) {
-            return this.poll_gather(cx, slices);
+            let end = if ends_body(slices) { FRAME_HEAD_BYTES } else { 0 };
+            if len > end {
+                return this.poll_gather(cx, slices, len - end);
+            }
+            ready!(this.poll_drain(cx))?;
         }
         Pin::new(&mut this.stream).poll_write_vectored(cx, slices)
     }
@@ -195,7 +247,10 @@ mod tests {
         atomic::{AtomicUsize, Ordering},
     };
 
-    use futures::task::{ArcWake, waker};
+    use futures::{
+        FutureExt as _,
+        task::{ArcWake, waker},
+    };
     use proptest::prelude::*;
 
     use super::*;
@@ -205,6 +260,8 @@ mod tests {
     struct Sink {
         taken: Vec<u8>,
         writes: usize,
+        /// What the last of them took.
+        last: usize,
         flushes: usize,
         rooms: Vec<usize>,
     }
@@ -218,6 +275,7 @@ mod tests {
                 return Poll::Pending;
             }
             self.taken.extend_from_slice(&buf[..room]);
+            self.last = room;
             Poll::Ready(Ok(room))
         }
 
@@ -285,6 +343,48 @@ mod tests {
         assert_eq!((gather.stream.writes, gather.stream.flushes), (3, 1));
         assert_eq!(gather.stream.taken.len(), 8 * (9 + (16 << 10)));
         assert_eq!(gather.waiting.capacity(), 0, "no connection keeps memory");
+    }
+
+    #[test]
+    fn the_end_of_a_large_body_is_a_write_of_its_own() {
+        const END: [u8; 9] = [0, 0, 0, 0, 1, 0, 0, 0, 3];
+        let mut cx = Context::from_waker(futures::task::noop_waker_ref());
+        let mut gather = Gather::new(Sink::default(), true);
+        // By itself, and in one write with the last bytes.
+        for before in [&[][..], &[7; 9 + 30]] {
+            write(&mut gather, &mut cx, &[7; 9 + (16 << 10)]);
+            flush(&mut gather, &mut cx);
+            let writes = gather.stream.writes;
+            write(&mut gather, &mut cx, &[before, &END].concat());
+            assert_eq!((gather.stream.writes, gather.stream.last), (writes + 2, END.len()));
+            assert!(gather.stream.taken.ends_with(&[before, &END].concat()));
+            flush(&mut gather, &mut cx);
+            flush(&mut gather, &mut cx);
+            assert_eq!(gather.waiting.capacity(), 0);
+        }
+        // It waits with what is before it.
+        gather.stream.rooms = vec![usize::MAX, 0];
+        write(&mut gather, &mut cx, &[7; 20_000]);
+        let taken = gather.stream.taken.len();
+        assert!(Pin::new(&mut gather).poll_write(&mut cx, &END).is_pending());
+        assert_eq!(gather.stream.taken.len(), taken);
+        write(&mut gather, &mut cx, &END);
+        assert_eq!((gather.stream.taken.len(), gather.stream.last), (taken + 20_000 + END.len(), END.len()));
+    }
+
+    #[test]
+    fn large_bodies_end_apart() {
+        let is_at_end = |body: &Body| body.is_end_stream();
+        let of = |bytes: usize| kubefold_wire::body::full(vec![7; bytes]);
+        assert!(is_at_end(&ending_apart(of(0))));
+        for (bytes, is_apart) in [(1 << 20, false), ((1 << 20) + 1, true)] {
+            let mut body = ending_apart(of(bytes));
+            assert_eq!(body.size_hint().exact(), Some(bytes as u64));
+            let mut frame = || body.frame().now_or_never().unwrap();
+            assert_eq!(frame().unwrap().unwrap().into_data().unwrap().len(), bytes);
+            assert_ne!(is_at_end(&body), is_apart, "{bytes}");
+            assert!(body.frame().now_or_never().unwrap().is_none());
+        }
     }
 
     #[test]
@@ -368,14 +468,17 @@ mod tests {
         /// However much is taken at a time, and wherever it is flushed.
         #[test]
         fn what_is_written_arrives_in_order(
-            writes in prop::collection::vec((1..40_000_usize, 0..3_usize), 0..30),
+            writes in prop::collection::vec((1..40_000_usize, 0..3_usize, any::<bool>()), 0..30),
             rooms in prop::collection::vec(0..70_000_usize, 0..60),
         ) {
             let mut cx = Context::from_waker(futures::task::noop_waker_ref());
             let mut gather = Gather::new(Sink { rooms, ..Sink::default() }, true);
             let mut all = Vec::new();
-            for (at, (len, flushes)) in writes.into_iter().enumerate() {
-                let bytes: Vec<u8> = (0..len).map(|byte| (at + byte) as u8).collect();
+            for (at, (len, flushes, ends)) in writes.into_iter().enumerate() {
+                let mut bytes: Vec<u8> = (0..len).map(|byte| (at + byte) as u8).collect();
+                if ends {
+                    bytes.extend([0, 0, 0, DATA, END_STREAM, 0, 0, 0, 1]);
+                }
                 write(&mut gather, &mut cx, &bytes);
                 all.extend_from_slice(&bytes);
                 for _ in 0..flushes {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use http::{Method, Request, Response, StatusCode, header};
+use http::{Method, Request, Response, StatusCode, Version, header};
 use hyper::{body::Incoming, rt::Executor, service::service_fn, upgrade};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -28,7 +28,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    gather::Gather,
+    gather::{Gather, ending_apart},
     peer::Peer,
     shares::{Share, Shares},
     tls::Tls,
@@ -324,6 +324,7 @@ impl<A: Answer> Server<A> {
     ) -> Result<Response<Body>, Closed> {
         let upgraded = upgrade::on(&mut request);
         let is_head = request.method() == Method::HEAD;
+        let is_http2 = request.version() == Version::HTTP_2;
         request.extensions_mut().insert(seat.clone());
         let mut response = self.answer.answer(request, peer).await?;
         let once = response.extensions_mut().remove::<OnceUpgraded>();
@@ -344,7 +345,11 @@ impl<A: Answer> Server<A> {
             });
         }
         // hyper sends what it is given, and over HTTP/2 a body in answer to HEAD is a protocol error.
-        Ok(if is_head { response.map(|_| empty()) } else { response })
+        Ok(match is_head {
+            true => response.map(|_| empty()),
+            false if is_http2 => response.map(ending_apart),
+            false => response,
+        })
     }
 
     /// The protocol is the one agreed on by ALPN: guessing it from bytes would let a silent client hold a permit.
