@@ -26,6 +26,11 @@ impl Default for Blocks {
 }
 
 impl Blocks {
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.0.count()
+    }
+
     /// What makes a list in this form. `is_limited`: some objects may be what the parts that a caller may see make, and blocks with
     /// folds are not those of others.
     pub(super) fn packer(&self, form: Form, is_limited: bool) -> Packer<Objects> {

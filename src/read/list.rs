@@ -39,6 +39,8 @@ use kubefold_wire::{
 
 /// Objects of one page, whatever the client asks for.
 const PAGE_ITEMS_MAX: usize = 100_000;
+/// Lists in protobuf up to this size are made of blocks, in JSON's bytes: half of the blocks that a process keeps.
+const PLAIN_LIST_BYTES_MAX: usize = 16 << 20;
 /// In a token: the list goes on at whatever is newest.
 const NEWEST: u64 = 0;
 
@@ -53,10 +55,12 @@ pub(super) async fn list(
     let spec = store.spec();
     let token = options.token.as_ref();
     let snapshot = snapshot(store, options, &filter, last)?;
-    let Shape { form, gzip } = shape;
+    let Shape { form, blocks, gzip } = shape;
     // What is shown under another name, and rows, which have ages, are nobody else's.
-    let gzip = gzip.filter(|_| filter.echo.is_none() && form.written().is_some());
-    let packer = gzip.map(|blocks| blocks.packer(form.clone(), filter.limit.is_some()));
+    let is_shared = filter.echo.is_none() && form.written().is_some();
+    let blocks = blocks.filter(|_| is_shared && (gzip || form.is_protobuf()));
+    let packer = blocks.map(|blocks| blocks.packer(form.clone(), filter.limit.is_some()));
+    let packer = if gzip { packer } else { packer.map(Packer::plain) };
     if form.is_protobuf() {
         let limit = options.limit.map_or(usize::MAX, |limit| limit.min(PAGE_ITEMS_MAX));
         let page = Page::collect(&snapshot, &filter, token, limit).await;
@@ -76,8 +80,10 @@ pub(super) async fn list(
 /// How a list is to be written.
 pub(super) struct Shape<'a> {
     pub(super) form: Form,
-    /// It goes out in gzip, made of these blocks where it can be.
-    pub(super) gzip: Option<&'a Blocks>,
+    /// What it is made of, where it can be.
+    pub(super) blocks: Option<&'a Blocks>,
+    /// It goes out in gzip, if it is large.
+    pub(super) gzip: bool,
 }
 
 /// Answers a list as [`list`] does, and gives the objects in it.
@@ -204,10 +210,17 @@ impl Page {
     ) -> Response<Body> {
         let mut head = self.head(store, snapshot, &filter, &form);
         form.end_items(true, &mut head);
-        if let Some(packer) = packer
-            && let Ok(Some(body)) = packed::protobuf(packer, &head, &self.items).await
-        {
-            return in_gzip(protobuf_response(body));
+        // The messages of a smaller list are kept, and the blocks of a larger one would be made for nobody.
+        let fits = || {
+            let bytes = self.items.iter().map(|entry| entry.json().len()).sum::<usize>();
+            bytes > messages::KEPT_LIST_BYTES_MAX && bytes <= PLAIN_LIST_BYTES_MAX
+        };
+        if let Some(packer) = packer.filter(|packer| packer.is_gzip() || fits()) {
+            let is_gzip = packer.is_gzip();
+            if let Ok(Some(body)) = packed::protobuf(packer, &head, &self.items).await {
+                let response = protobuf_response(body);
+                return if is_gzip { in_gzip(response) } else { response };
+            }
         }
         match messages::body(store, &head, &self.items, filter.echo.clone(), &form).await {
             Ok(body) => protobuf_response(body),

@@ -25,7 +25,7 @@ use kubefold_wire::{
 
 /// Messages of lists up to this size are kept, in JSON's bytes: an eighth of what a process keeps, so that a large list lets those of
 /// others in place.
-const KEPT_LIST_BYTES_MAX: usize = 4 << 20;
+pub(super) const KEPT_LIST_BYTES_MAX: usize = 4 << 20;
 
 /// The body of a list. `head` is its JSON without its items, `echo` the name under which objects are shown.
 ///

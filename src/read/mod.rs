@@ -189,7 +189,7 @@ impl Reader {
     /// How a list is written. YAML and indented JSON are compressed when they are made.
     fn shape(&self, form: Form, encoding: Encoding) -> Shape<'_> {
         let is_plain = form.is_protobuf() || (encoding.media == Media::Json && !encoding.pretty);
-        Shape { form, gzip: (encoding.gzip && is_plain).then_some(&self.blocks) }
+        Shape { form, blocks: is_plain.then_some(&self.blocks), gzip: encoding.gzip }
     }
 
     /// A list of a kind that no member is known to serve: as rows for people, who are told whom that leaves out.

@@ -359,6 +359,11 @@ impl<L: Layout> Packer<L> {
         Self { is_gzip: false, ..self }
     }
 
+    /// Says whether it compresses.
+    pub fn is_gzip(&self) -> bool {
+        self.is_gzip
+    }
+
     /// Gives what it writes to a recorder, too.
     #[must_use]
     pub fn recorded_by(self, recorder: Option<Recorder>) -> Self {

@@ -180,10 +180,10 @@ async fn a_change_makes_few_blocks_anew() {
     let mut kept = Kept::new(&vec![1_000; 4_000]);
     let blocks = Blocks::default();
     let made = async |kept: &Kept| {
-        let (before, all) = (blocks.0.count(), entries(&kept.snapshot()));
+        let (before, all) = (blocks.count(), entries(&kept.snapshot()));
         let (list, _) = listed(&blocks, all.clone().into_iter(), Form::default()).await;
         assert!(list == expected(&Form::default(), &all));
-        blocks.0.count() - before
+        blocks.count() - before
     };
     let first = made(&kept).await;
     assert!(first > 60, "{first}");

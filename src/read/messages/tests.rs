@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     config::{MemberName, Names},
     read::{
+        blocks::Blocks,
         filter::Filter,
         list::{Shape, list},
     },
@@ -51,6 +52,16 @@ fn add(store: &FleetStore, at: usize, data: &str) {
 
 /// The content type of a list, and its chunks.
 async fn listed(store: &Arc<FleetStore>, query: &str, echo: Option<&str>, form: Form) -> (String, Vec<Bytes>) {
+    listed_of(store, query, echo, form, None).await
+}
+
+async fn listed_of(
+    store: &Arc<FleetStore>,
+    query: &str,
+    echo: Option<&str>,
+    form: Form,
+    blocks: Option<&Blocks>,
+) -> (String, Vec<Bytes>) {
     let options = list_options(query, false, &spec().gvr, |_| false).unwrap();
     let filter = Filter {
         namespace: String::new(),
@@ -60,7 +71,8 @@ async fn listed(store: &Arc<FleetStore>, query: &str, echo: Option<&str>, form: 
         echo: echo.map(str::to_owned),
         limit: None,
     };
-    let response = list(store, &options, filter, Shape { form, gzip: None }, Revision(u64::MAX)).await.unwrap();
+    let shape = Shape { form, blocks, gzip: false };
+    let response = list(store, &options, filter, shape, Revision(u64::MAX)).await.unwrap();
     let of = response.headers()[header::CONTENT_TYPE].to_str().unwrap().to_owned();
     let (mut body, mut chunks) = (response.into_body(), Vec::new());
     while let Some(frame) = body.frame().await {
@@ -121,6 +133,24 @@ async fn the_messages_of_small_lists_are_kept_within_a_budget_and_of_large_ones_
         "what was made first goes first"
     );
     assert!(messages(&small[10]).iter().all(|(_, kept)| kept.is_some()));
+}
+
+#[tokio::test]
+async fn a_list_that_is_too_large_for_messages_is_made_of_blocks_until_it_is_too_large_for_them() {
+    let limits = LogLimits::default();
+    for (objects, has_blocks) in [(300, false), (700, true), (1_700, false)] {
+        let store = store(&limits, std::iter::repeat_n(10_000, objects));
+        let blocks = Blocks::default();
+        let form = || Form::default().in_protobuf(&spec());
+        let wanted = listed(&store, "", None, form()).await.1.concat();
+        let mut counts = Vec::new();
+        for _ in 0..2 {
+            let (of, chunks) = listed_of(&store, "", None, form(), Some(&blocks)).await;
+            assert!(of == protobuf::MEDIA_TYPE && chunks.concat() == wanted, "{objects}");
+            counts.push(blocks.count());
+        }
+        assert_eq!((counts[0] > 0, counts[0]), (has_blocks, counts[1]), "{objects}");
+    }
 }
 
 #[tokio::test]

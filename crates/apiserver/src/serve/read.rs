@@ -2,7 +2,7 @@
 //!
 //! Source: kubernetes/apiserver `pkg/endpoints/handlers/get.go`.
 
-use std::{convert::Infallible, sync::Arc};
+use std::convert::Infallible;
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -18,15 +18,12 @@ use crate::{
         context::{RequestContext, Target},
         form::Form,
         json_response,
-        runs::RunKey,
+        runs::{Known, RunKey},
         watch::{self, Terms},
     },
     storage::Stamp,
 };
-use kubefold_serving::{
-    encode::GZIP_ABOVE_BYTES,
-    packed::{Recorder, Run},
-};
+use kubefold_serving::{encode::GZIP_ABOVE_BYTES, packed::Recorder};
 use kubefold_wire::{
     body::Body,
     golang::Quoted,
@@ -104,8 +101,9 @@ impl ApiServer {
         let how = Writing { form: &form, of, gzip, gvr: &gvr };
         let is_whole = of.is_some() || (media == Media::Json && !pretty && form.is_whole());
         let listed = if is_whole { self.listed_before(target, &which, &how).await } else { None };
-        if let Some(Listed { stamp, run: Some(run), .. }) = &listed
-            && let Ok(response) = self.inner.blocks.again(run, stamp.revision, &how)
+        if let Some(Listed { stamp, known: Known::Written(written), .. }) = &listed
+            && (which.limit == 0 || written.objects <= which.limit)
+            && let Ok(response) = self.inner.blocks.again(&written.run, stamp.revision, &how)
         {
             return Ok(response);
         }
@@ -155,14 +153,13 @@ impl ApiServer {
             return None;
         }
         let key = RunKey::new(kind, namespace, how.of.is_some(), how.gzip);
-        let kept = self.inner.runs.get(&key, stamp.state);
-        let run = kept.filter(|kept| which.limit == 0 || kept.objects <= which.limit).map(|kept| kept.run);
-        Some(Listed { key, stamp, run })
+        let known = self.inner.runs.ask(&key, stamp.state);
+        Some(Listed { key, stamp, known })
     }
 
     /// What records a list, if it is worth it, and its objects are known to be those of the stamp.
     async fn recorder(&self, target: &Target, list: &List, listed: Listed) -> Option<Recorder> {
-        let Listed { key, stamp, .. } = listed;
+        let Listed { key, stamp, known: Known::Asked } = listed else { return None };
         let is_large = list.objects.iter().map(Object::len).sum::<usize>() > GZIP_ABOVE_BYTES;
         if list.next.is_some() || !is_large || !list.objects.iter().all(Object::is_stored) {
             return None;
@@ -221,8 +218,7 @@ impl ApiServer {
 struct Listed {
     key: RunKey,
     stamp: Stamp,
-    /// What was written of the same objects before.
-    run: Option<Arc<Run>>,
+    known: Known,
 }
 
 /// What is selected. A path or a selector may name one object.

@@ -1,4 +1,6 @@
 //! Whole lists that were written before, as long as no object of their kind changes.
+//!
+//! A list is recorded when somebody asks for it a second time: one whose objects change between any two lists costs nothing more.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -12,10 +14,12 @@ use kubefold_serving::packed::{Recorder, Run};
 const KEPT_BYTES_MAX: usize = 48 << 20;
 /// Bytes of one run; a larger list is written anew each time.
 const RUN_BYTES_MAX: usize = 16 << 20;
+/// Lists that are known, with a run or without.
+const LISTS_MAX: usize = 256;
 /// Lists that are recorded at once: each of them holds its bytes.
 const RECORDED_MAX: usize = 2;
 
-/// The runs that were listed last.
+/// What was listed last.
 #[derive(Debug)]
 pub(super) struct Runs {
     kept: Mutex<Kept>,
@@ -51,15 +55,16 @@ impl RunKey {
 /// The newest first.
 #[derive(Debug, Default)]
 struct Kept {
-    runs: VecDeque<KeptRun>,
+    lists: VecDeque<Listed>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct KeptRun {
+struct Listed {
     key: RunKey,
     state: StateId,
-    written: Written,
+    /// Absent: it was listed in this state, and not recorded.
+    written: Option<Written>,
 }
 
 /// A list that was written.
@@ -70,14 +75,27 @@ pub(super) struct Written {
     pub(super) objects: usize,
 }
 
+/// What is known of a list in a state.
+#[derive(Debug)]
+pub(super) enum Known {
+    Nothing,
+    /// It was asked for before.
+    Asked,
+    Written(Written),
+}
+
 impl Runs {
-    /// The run of a state. One of another state is forgotten.
-    pub(super) fn get(&self, key: &RunKey, state: StateId) -> Option<Written> {
+    /// Notes that a list is asked for, and says what was known of it. What is of another state is forgotten.
+    pub(super) fn ask(&self, key: &RunKey, state: StateId) -> Known {
         let mut kept = self.kept.lock();
-        let found = kept.take(key).filter(|found| found.state == state)?;
-        let written = found.written.clone();
-        kept.put(found);
-        Some(written)
+        let before = kept.take(key).filter(|before| before.state == state);
+        let known = match &before {
+            None => Known::Nothing,
+            Some(Listed { written: None, .. }) => Known::Asked,
+            Some(Listed { written: Some(written), .. }) => Known::Written(written.clone()),
+        };
+        kept.put(before.unwrap_or_else(|| Listed { key: key.clone(), state, written: None }));
+        known
     }
 
     /// What takes the run of a list of so many objects that is of this state. `None`: enough are recorded now.
@@ -88,26 +106,80 @@ impl Runs {
             let _until_now = permit;
             let mut kept = runs.kept.lock();
             kept.take(&key);
-            kept.put(KeptRun { key, state, written: Written { run: Arc::new(run), objects } });
+            kept.put(Listed { key, state, written: Some(Written { run: Arc::new(run), objects }) });
         };
         Some(Recorder::new(RUN_BYTES_MAX, keep))
     }
 }
 
+impl Listed {
+    /// The memory that its run takes. Units: bytes.
+    fn bytes(&self) -> usize {
+        self.written.as_ref().map_or(0, |written| written.run.bytes())
+    }
+}
+
 impl Kept {
-    fn take(&mut self, key: &RunKey) -> Option<KeptRun> {
-        let at = self.runs.iter().position(|kept| kept.key == *key)?;
-        let run = self.runs.remove(at)?;
-        self.bytes -= run.written.run.bytes();
-        Some(run)
+    fn take(&mut self, key: &RunKey) -> Option<Listed> {
+        let at = self.lists.iter().position(|list| list.key == *key)?;
+        let list = self.lists.remove(at)?;
+        self.bytes -= list.bytes();
+        Some(list)
     }
 
-    fn put(&mut self, run: KeptRun) {
-        self.bytes += run.written.run.bytes();
-        self.runs.push_front(run);
-        while self.bytes > KEPT_BYTES_MAX {
-            let Some(oldest) = self.runs.pop_back() else { break };
-            self.bytes -= oldest.written.run.bytes();
+    fn put(&mut self, list: Listed) {
+        self.bytes += list.bytes();
+        self.lists.push_front(list);
+        while self.bytes > KEPT_BYTES_MAX || self.lists.len() > LISTS_MAX {
+            let Some(oldest) = self.lists.pop_back() else { break };
+            self.bytes -= oldest.bytes();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        registry::{List, Object},
+        serve::{
+            blocks::{Blocks, Writing},
+            built_in_kinds,
+            form::Form,
+        },
+    };
+    use http_body_util::BodyExt as _;
+    use kubefold_table::Now;
+    use kubefold_wire::resource::Gvr;
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn what_is_kept_has_a_bound() {
+        let kinds = built_in_kinds();
+        let kind = kinds.iter().find(|kind| kind.kind == "ConfigMap").unwrap();
+        let form = Form::new(None, kind, None, "", true, Now(0)).unwrap();
+        let how = Writing { form: &form, of: None, gzip: false, gvr: &Gvr::new("", "v1", "configmaps") };
+        let (runs, blocks) = (Arc::new(Runs::default()), Blocks::default());
+        let state = StateId { era: 0, changed: 1 };
+        let key = |number: usize| RunKey::new(kind, &format!("n{number}"), false, false);
+        // The last two are too large for a run.
+        for (number, megabytes) in [6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 17, 17].into_iter().enumerate() {
+            let value = json!({"data": {"a": "x".repeat(1 << 20)}});
+            let objects = (0..megabytes).map(|at| Object::of_value("configmaps/n/a", &value, at + 1)).collect();
+            let recorder = runs.recorder(key(number), state, 1);
+            let answer = blocks.json(List { objects, ..List::default() }, &how, recorder).await;
+            answer.into_body().collect().await.unwrap();
+        }
+        let of = |number| matches!(runs.ask(&key(number), state), Known::Written(_));
+        // 48 MiB hold seven of a little over 6 MiB.
+        assert_eq!((0..12).filter(|number| of(*number)).collect::<Vec<_>>(), [3, 4, 5, 6, 7, 8, 9]);
+        assert!(!matches!(runs.ask(&key(9), StateId { changed: 2, ..state }), Known::Written(_)));
+        for number in 0..1_000 {
+            runs.ask(&key(number), state);
+        }
+        assert_eq!(runs.kept.lock().lists.len(), LISTS_MAX);
+        // Nobody records any more: so many may, and no more.
+        let recorders: Vec<_> = (0..=RECORDED_MAX).map(|number| runs.recorder(key(number), state, 1)).collect();
+        assert_eq!(recorders.iter().flatten().count(), RECORDED_MAX);
     }
 }

@@ -1,11 +1,12 @@
 use std::{
     io::Read as _,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use futures::stream::BoxStream;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use super::*;
 use crate::{
@@ -149,12 +150,12 @@ async fn a_list_that_is_written_again_is_that_of_its_revision() {
                     let exact = format!("{path}?resourceVersion={revision}&resourceVersionMatch=Exact{limit}");
                     let wanted = body_of(&server, &exact, accept, encoding).await;
                     let path = format!("{path}?a=b{limit}");
-                    for time in ["first", "second"] {
+                    for time in ["first", "second", "third"] {
                         let ranges = storage.ranges.load(Ordering::Relaxed);
                         assert!(body_of(&server, &path, accept, encoding).await == wanted, "{method} {accept} {path}");
                         let is_known = storage.ranges.load(Ordering::Relaxed) == ranges;
                         assert!(
-                            is_known || time == "first" || limit == "&limit=2",
+                            is_known || time != "third" || limit == "&limit=2",
                             "{method} {accept} {encoding} {path}"
                         );
                     }
@@ -162,6 +163,64 @@ async fn a_list_that_is_written_again_is_that_of_its_revision() {
             }
         }
     }
+}
+
+/// Changes come between any two steps of a list.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_while_others_write_is_that_of_its_revision() {
+    let server = with_maps(200).await;
+    let text = "x".repeat(700);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (writing, until) = (server.clone(), Arc::clone(&is_over));
+    let mut writer = JoinSet::new();
+    writer.spawn(async move {
+        for number in 0_u64.. {
+            let name = format!("m{}", number % 7);
+            let map = json!({"metadata": {"name": name}, "data": {"a": format!("{number}{text}")}});
+            assert_eq!(send(&writing, "PUT", &format!("{MAPS}/{name}"), &[], map).await.0, 200);
+            // Some states are listed twice, so that the second list is recorded.
+            tokio::time::sleep(Duration::from_micros(number % 3 * 2_000)).await;
+            if until.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+    });
+    let mut revisions = Vec::new();
+    for _ in 0..600 {
+        let list = body_of(&server, MAPS, "application/json", "identity").await;
+        let json: Value = serde_json::from_slice(&list).unwrap();
+        let revision = json["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+        let exact = format!("{MAPS}?resourceVersion={revision}&resourceVersionMatch=Exact");
+        assert!(body_of(&server, &exact, "application/json", "identity").await == list, "{revision}");
+        revisions.push(revision);
+    }
+    is_over.store(true, Ordering::Relaxed);
+    writer.join_next().await.unwrap().unwrap();
+    revisions.dedup();
+    assert!((20..580).contains(&revisions.len()), "{}", revisions.len());
+}
+
+/// Its stamp is of before the change, and its objects are of after it.
+#[tokio::test]
+async fn a_list_in_which_a_change_comes_is_not_kept_for_the_state_of_before() {
+    let storage = Arc::new(Failing::default());
+    let registry = built_in(Arc::<Failing>::clone(&storage), Env::default());
+    bootstrap(&registry).await.unwrap();
+    let server = ApiServer::new(registry, Settings::new("v1.36.2"));
+    let kind = server.registry().kind("", "ConfigMap").unwrap();
+    let state = async || server.registry().stamp(&kind, "default").await.unwrap().state;
+    for number in 0..3 {
+        let map = json!({"metadata": {"name": format!("m{number}")}, "data": {"a": "x".repeat(90_000)}});
+        assert_eq!(send(&server, "POST", MAPS, &[], map).await.0, 201);
+    }
+    let list = async || body_of(&server, MAPS, "application/json", "identity").await;
+    let of_three = list().await;
+    let before = state().await;
+    let record = storage.memory.get("configmaps/default/m0").await.unwrap().0.unwrap();
+    *storage.put_first.lock() = Some(Record { key: "configmaps/default/m3".into(), ..record });
+    assert!(list().await.len() > of_three.len());
+    let key = runs::RunKey::new(&kind, "default", false, false);
+    assert!(matches!(server.inner.runs.ask(&key, before), runs::Known::Asked));
 }
 
 /// Those of a list, without what is the type's in JSON made of protobuf. The rest of the list is compared elsewhere.
@@ -245,6 +304,8 @@ struct Failing {
     memory: Memory,
     failure: Mutex<Option<StorageError>>,
     ranges: AtomicUsize,
+    /// What is put before the next of them.
+    put_first: Mutex<Option<Record>>,
 }
 
 impl Failing {
@@ -264,7 +325,13 @@ impl Storage for Failing {
 
     fn range<'a>(&'a self, range: Range<'a>) -> BoxFuture<'a, Result<Page, StorageError>> {
         self.ranges.fetch_add(1, Ordering::Relaxed);
-        self.memory.range(range)
+        let put = self.put_first.lock().take();
+        Box::pin(async move {
+            if let Some(Record { key, value, .. }) = put {
+                self.memory.put(&key, value, When::Absent).await?;
+            }
+            self.memory.range(range).await
+        })
     }
 
     fn stamp<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<Option<Stamp>, StorageError>> {
