@@ -107,13 +107,23 @@ impl ApiServer {
         {
             return Ok(response);
         }
-        let list = match target.registry.list(kind, &target.namespace, &which).await {
-            Ok(list) => list,
-            Err(status) => return Err(with_fresh_token(status, options.token.as_ref())),
-        };
-        let recorder = match listed {
-            Some(listed) => self.recorder(target, &list, listed).await,
+        let stamped = match &listed {
+            Some(Listed { stamp, .. }) => {
+                let which = ListOptions { at: At::Exact(stamp.revision), ..which.clone() };
+                target.registry.list(kind, &target.namespace, &which).await.ok()
+            }
             None => None,
+        };
+        let (list, recorder) = match stamped {
+            Some(list) => {
+                let recorder = listed.and_then(|listed| self.recorder(&list, listed));
+                (list, recorder)
+            }
+            // The revision of the stamp may be forgotten already.
+            None => match target.registry.list(kind, &target.namespace, &which).await {
+                Ok(list) => (list, None),
+                Err(status) => return Err(with_fresh_token(status, options.token.as_ref())),
+            },
         };
         if of.is_some() {
             // What does not fit its type is written from JSON, as far as the client accepts that.
@@ -157,15 +167,11 @@ impl ApiServer {
         Some(Listed { key, stamp, known })
     }
 
-    /// What records a list, if it is worth it, and its objects are known to be those of the stamp.
-    async fn recorder(&self, target: &Target, list: &List, listed: Listed) -> Option<Recorder> {
+    /// What records a list of the stamp's revision, if it is worth it.
+    fn recorder(&self, list: &List, listed: Listed) -> Option<Recorder> {
         let Listed { key, stamp, known: Known::Asked } = listed else { return None };
         let is_large = list.objects.iter().map(Object::len).sum::<usize>() > GZIP_ABOVE_BYTES;
         if list.next.is_some() || !is_large || !list.objects.iter().all(Object::is_stored) {
-            return None;
-        }
-        let now = target.registry.stamp(&target.kind, &target.namespace).await?;
-        if now.state != stamp.state {
             return None;
         }
         self.inner.runs.recorder(key, stamp.state, list.objects.len())

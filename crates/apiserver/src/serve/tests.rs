@@ -114,9 +114,7 @@ async fn body_of(server: &ApiServer, path: &str, accept: &str, encoding: &str) -
 #[tokio::test]
 async fn a_list_that_is_written_again_is_that_of_its_revision() {
     let storage = Arc::new(Failing::default());
-    let registry = built_in(Arc::<Failing>::clone(&storage), Env::default());
-    bootstrap(&registry).await.unwrap();
-    let server = ApiServer::new(registry, Settings::new("v1.36.2"));
+    let server = over(&storage).await;
     let map = |name: String, text: &str| json!({"metadata": {"name": name}, "data": {"a": text.repeat(50_000)}});
     for namespace in ["default", "kube-system"] {
         for number in 0..4 {
@@ -200,27 +198,26 @@ async fn a_list_while_others_write_is_that_of_its_revision() {
     assert!((20..580).contains(&revisions.len()), "{}", revisions.len());
 }
 
-/// Its stamp is of before the change, and its objects are of after it.
+/// Its stamp is of before the change, and so are its objects.
 #[tokio::test]
-async fn a_list_in_which_a_change_comes_is_not_kept_for_the_state_of_before() {
+async fn a_list_in_which_a_change_comes_is_that_of_its_stamp() {
     let storage = Arc::new(Failing::default());
-    let registry = built_in(Arc::<Failing>::clone(&storage), Env::default());
-    bootstrap(&registry).await.unwrap();
-    let server = ApiServer::new(registry, Settings::new("v1.36.2"));
-    let kind = server.registry().kind("", "ConfigMap").unwrap();
-    let state = async || server.registry().stamp(&kind, "default").await.unwrap().state;
+    let server = over(&storage).await;
     for number in 0..3 {
         let map = json!({"metadata": {"name": format!("m{number}")}, "data": {"a": "x".repeat(90_000)}});
         assert_eq!(send(&server, "POST", MAPS, &[], map).await.0, 201);
     }
     let list = async || body_of(&server, MAPS, "application/json", "identity").await;
     let of_three = list().await;
-    let before = state().await;
     let record = storage.memory.get("configmaps/default/m0").await.unwrap().0.unwrap();
-    *storage.put_first.lock() = Some(Record { key: "configmaps/default/m3".into(), ..record });
+    // The second time it is recorded.
+    *storage.put_first.lock() = Some(Record { key: "configmaps/default/m3".into(), ..record.clone() });
+    assert!(list().await == of_three);
     assert!(list().await.len() > of_three.len());
-    let key = runs::RunKey::new(&kind, "default", false, false);
-    assert!(matches!(server.inner.runs.ask(&key, before), runs::Known::Asked));
+    // Its revision is forgotten before it is read.
+    storage.forgets.store(true, Ordering::Relaxed);
+    *storage.put_first.lock() = Some(Record { key: "configmaps/default/m4".into(), ..record });
+    assert!(list().await.len() > of_three.len() * 3 / 2);
 }
 
 /// Those of a list, without what is the type's in JSON made of protobuf. The rest of the list is compared elsewhere.
@@ -306,6 +303,14 @@ struct Failing {
     ranges: AtomicUsize,
     /// What is put before the next of them.
     put_first: Mutex<Option<Record>>,
+    /// What was before that is compacted then.
+    forgets: AtomicBool,
+}
+
+async fn over(storage: &Arc<Failing>) -> ApiServer {
+    let registry = built_in(Arc::<Failing>::clone(storage), Env::default());
+    bootstrap(&registry).await.unwrap();
+    ApiServer::new(registry, Settings::new("v1.36.2"))
 }
 
 impl Failing {
@@ -328,7 +333,10 @@ impl Storage for Failing {
         let put = self.put_first.lock().take();
         Box::pin(async move {
             if let Some(Record { key, value, .. }) = put {
-                self.memory.put(&key, value, When::Absent).await?;
+                let revision = self.memory.put(&key, value, When::Absent).await?;
+                if self.forgets.load(Ordering::Relaxed) {
+                    self.memory.compact(revision).await?;
+                }
             }
             self.memory.range(range).await
         })
@@ -376,9 +384,7 @@ impl Storage for Failing {
 #[tokio::test]
 async fn a_storage_that_fails_is_told_on_writes_and_on_readiness_and_reads_go_on() {
     let storage = Arc::new(Failing::default());
-    let registry = built_in(Arc::<Failing>::clone(&storage), Env::default());
-    bootstrap(&registry).await.unwrap();
-    let server = ApiServer::new(registry, Settings::new("v1.36.2"));
+    let server = over(&storage).await;
     let map = |name: &str| json!({"metadata": {"name": name}});
     assert_eq!(send(&server, "POST", MAPS, &[], map("there")).await.0, 201);
     let why = || "disk gone".to_owned();
