@@ -236,6 +236,25 @@ impl Mirror {
         tokio::task::spawn_blocking(move || ask(&this)).await.unwrap_or(Err(MirrorError::Off))
     }
 
+    /// Asks what whoever asks can do without, as [`Self::ask`] does.
+    ///
+    /// Errors: those of what is asked; the server that has the tables answers nobody.
+    pub async fn ask_unless_silent<T: Send + 'static>(
+        self: &Arc<Self>,
+        ask: impl FnOnce(&Self) -> Result<T, MirrorError> + Send + 'static,
+    ) -> Result<T, MirrorError> {
+        if self.state.is_none() {
+            return self.ask(ask).await;
+        }
+        let asking = |question| {
+            self.ask(move |mirror| {
+                let _until_answered = question;
+                ask(mirror)
+            })
+        };
+        self.pulse.answered(asking).await.unwrap_or(Err(MirrorError::Silent))
+    }
+
     /// Writes what a member told of a kind that is in the tables alone, in one transaction. `false`: what it adds to is not
     /// there, such as in a file that was begun anew.
     ///

@@ -5,8 +5,6 @@ use std::{sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::mirror::{Mirror, MirrorError};
-
 /// A server that answers nothing for so long, though it was asked, is silent.
 const SILENT_AFTER: Duration = Duration::from_secs(2);
 
@@ -21,8 +19,8 @@ struct Asked {
     since: Option<Instant>,
 }
 
-/// A question that is asked now.
-struct Question(Arc<Pulse>);
+/// A question that is asked until it is dropped.
+pub(super) struct Question(Arc<Pulse>);
 
 impl Pulse {
     fn ask(self: &Arc<Self>) -> Question {
@@ -32,6 +30,25 @@ impl Pulse {
         }
         asked.waiting += 1;
         Question(Arc::clone(self))
+    }
+
+    /// Asks a question, which `ask` drops when it is answered. `None`: the server is silent. As long as it answers anybody it is waited
+    /// for, since a large fleet asks much at once.
+    pub(super) async fn answered<T, F: Future<Output = T>>(
+        self: &Arc<Self>,
+        ask: impl FnOnce(Question) -> F,
+    ) -> Option<T> {
+        let is_silent = |at: Instant| at <= Instant::now();
+        if self.silent_at().is_some_and(is_silent) {
+            return None;
+        }
+        let mut asking = std::pin::pin!(ask(self.ask()));
+        while let Some(at) = self.silent_at().filter(|at| !is_silent(*at)) {
+            if let Ok(answer) = tokio::time::timeout_at(at, &mut asking).await {
+                return Some(answer);
+            }
+        }
+        None
     }
 
     /// When it is silent unless it answers before. `None`: it is asked nothing.
@@ -46,36 +63,6 @@ impl Drop for Question {
         let mut asked = self.0.0.lock();
         asked.waiting -= 1;
         asked.since = Some(Instant::now());
-    }
-}
-
-impl Mirror {
-    /// Asks what whoever asks can do without, as [`Self::ask`] does. As long as the server answers anybody it is waited for, since a
-    /// large fleet asks much at once.
-    ///
-    /// Errors: those of what is asked; the server is silent.
-    pub async fn ask_unless_silent<T: Send + 'static>(
-        self: &Arc<Self>,
-        ask: impl FnOnce(&Self) -> Result<T, MirrorError> + Send + 'static,
-    ) -> Result<T, MirrorError> {
-        if self.state.is_none() {
-            return self.ask(ask).await;
-        }
-        let is_silent = |at: Instant| at <= Instant::now();
-        if self.pulse.silent_at().is_some_and(is_silent) {
-            return Err(MirrorError::Silent);
-        }
-        let question = self.pulse.ask();
-        let mut asking = std::pin::pin!(self.ask(move |mirror| {
-            let _until_answered = question;
-            ask(mirror)
-        }));
-        while let Some(at) = self.pulse.silent_at().filter(|at| !is_silent(*at)) {
-            if let Ok(answer) = tokio::time::timeout_at(at, &mut asking).await {
-                return answer;
-            }
-        }
-        Err(MirrorError::Silent)
     }
 }
 

@@ -14,18 +14,13 @@ use crate::{
         form::Form,
         json_response,
         messages::encode,
-        protobuf_response,
-        read::{begin, without_items},
+        writing::{Writing, begin, without_items},
     },
 };
-use kubefold_serving::{
-    encode::in_gzip,
-    packed::{self, BlockKey, Layout, Packer, Recorder, Run},
-};
+use kubefold_serving::packed::{self, BlockKey, Layout, Packer, Recorder, Run};
 use kubefold_wire::{
     body::Body,
     protobuf::{EncodeError, MessageType},
-    resource::Gvr,
 };
 
 /// Compressed blocks that a server keeps, with the JSON that they were made of. Units: bytes.
@@ -39,16 +34,6 @@ impl Default for Blocks {
     fn default() -> Self {
         Self(Arc::new(packed::Blocks::new(KEPT_BYTES_MAX, KEPT_BYTES_MAX / packed::BLOCK_BYTES_MAX)))
     }
-}
-
-/// How a list of whole objects is written.
-pub(super) struct Writing<'a> {
-    pub(super) form: &'a Form,
-    /// In protobuf; absent: in JSON.
-    pub(super) of: Option<MessageType>,
-    /// In gzip, if it is large.
-    pub(super) gzip: bool,
-    pub(super) gvr: &'a Gvr,
 }
 
 impl Blocks {
@@ -97,13 +82,6 @@ impl Blocks {
     fn packer(&self, how: &Writing<'_>) -> Packer<Objects> {
         let packer = Packer::new(Arc::clone(&self.0), Objects { form: how.form.clone(), of: how.of });
         if how.gzip { packer } else { packer.plain() }
-    }
-}
-
-impl Writing<'_> {
-    fn response(&self, body: Body) -> Response<Body> {
-        let response = if self.of.is_some() { protobuf_response(body) } else { json_response(body) };
-        if self.gzip { in_gzip(response) } else { response }
     }
 }
 
@@ -209,6 +187,7 @@ mod tests {
     };
     use kubefold_serving::encode::GZIP_ABOVE_BYTES;
     use kubefold_table::Now;
+    use kubefold_wire::resource::Gvr;
 
     /// What the storage has of config maps of a revision each.
     fn kept(count: usize, text: &str) -> Vec<Object> {

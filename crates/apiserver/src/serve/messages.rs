@@ -10,7 +10,10 @@ use parking_lot::Mutex;
 
 use crate::{
     registry::{List, Object},
-    serve::{blocks::Writing, protobuf_response, read::without_items},
+    serve::{
+        protobuf_response,
+        writing::{OUTSIDE_BYTES, Writing, without_items},
+    },
 };
 use kubefold_wire::{
     body::{Body, full},
@@ -19,8 +22,6 @@ use kubefold_wire::{
 
 /// Messages that are kept, with the JSON that they were made of. Units: bytes.
 const KEPT_BYTES_MAX: usize = 16 << 20;
-/// What surrounds the items of a list. Units: bytes.
-const OUTSIDE_BYTES: usize = 512;
 
 /// The messages that were made last.
 #[derive(Default)]

@@ -28,6 +28,7 @@ mod tests;
 mod tokens;
 mod watch;
 mod write;
+mod writing;
 
 use std::{
     convert::Infallible,

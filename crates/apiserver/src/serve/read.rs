@@ -14,12 +14,12 @@ use crate::{
     registry::{At, From, List, ListOptions, Object, Selection},
     serve::{
         ApiServer, NOT_ALLOWED,
-        blocks::Writing,
         context::{RequestContext, Target},
         form::Form,
         json_response,
         runs::{Known, RunKey},
         watch::{self, Terms},
+        writing::{OUTSIDE_BYTES, Writing, begin},
     },
     storage::Stamp,
 };
@@ -39,8 +39,6 @@ use kubefold_wire::{
 
 /// Chunks of a list: all that it takes of memory, beside the objects' own bytes.
 pub(super) const CHUNK_BYTES: usize = 128 << 10;
-/// What surrounds the items of a list. Units: bytes.
-const OUTSIDE_BYTES: usize = 512;
 /// In a token: the list goes on at whatever is newest.
 const NEWEST: u64 = 0;
 
@@ -340,20 +338,6 @@ fn with_fresh_token(status: Status, token: Option<&ContinueToken>) -> Status {
     );
     status.continue_token = ContinueToken::new(token.resource.clone(), NEWEST, token.after.clone(), None).encode();
     status
-}
-
-/// Appends what is before the items of a list, with the token of the next page if there is one.
-pub(super) fn begin(list: &List, form: &Form, gvr: &Gvr, out: &mut Vec<u8>) {
-    let token = |after| ContinueToken::new(gvr.label(), list.revision, after, list.remaining).encode();
-    form.begin_list(list.revision, list.next.clone().map(token).as_deref(), list.remaining, out);
-}
-
-/// The JSON of a list without its items.
-pub(super) fn without_items(list: &List, form: &Form, gvr: &Gvr) -> Vec<u8> {
-    let mut out = Vec::with_capacity(OUTSIDE_BYTES);
-    begin(list, form, gvr, &mut out);
-    form.end_list(true, &mut out);
-    out
 }
 
 /// A list as an answer, a chunk at a time.

@@ -142,11 +142,7 @@ mod tests {
     use super::*;
     use crate::{
         registry::{List, Object},
-        serve::{
-            blocks::{Blocks, Writing},
-            built_in_kinds,
-            form::Form,
-        },
+        serve::{blocks::Blocks, built_in_kinds, form::Form, writing::Writing},
     };
     use http_body_util::BodyExt as _;
     use kubefold_table::Now;
