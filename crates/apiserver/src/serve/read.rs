@@ -2,7 +2,7 @@
 //!
 //! Source: kubernetes/apiserver `pkg/endpoints/handlers/get.go`.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, sync::Arc};
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -152,7 +152,7 @@ impl ApiServer {
     /// What is known of a list that has all objects of its kind, or of a namespace, as they are now. `None`: it is another list, or
     /// nobody can say whether objects changed.
     async fn listed_before(&self, target: &Target, which: &ListOptions, how: &Writing<'_>) -> Option<Listed> {
-        let (kind, namespace) = (&target.kind, &target.namespace);
+        let Target { kind, namespace, .. } = target;
         if !which.selection.is_everything() || which.after.is_some() || matches!(which.at, At::Exact(_)) {
             return None;
         }
@@ -160,7 +160,8 @@ impl ApiServer {
         if matches!(which.at, At::NotOlder(asked) if asked > stamp.revision) {
             return None;
         }
-        let key = RunKey::new(kind, namespace, how.of.is_some(), how.gzip);
+        let (kind, namespace) = (Arc::clone(kind), namespace.clone());
+        let key = RunKey { kind, namespace, is_protobuf: how.of.is_some(), is_gzip: how.gzip };
         let known = self.inner.runs.ask(&key, stamp.state);
         Some(Listed { key, stamp, known })
     }

@@ -20,7 +20,6 @@ const LISTS_MAX: usize = 256;
 const RECORDED_MAX: usize = 2;
 
 /// What was listed last.
-#[derive(Debug)]
 pub(super) struct Runs {
     kept: Mutex<Kept>,
     recorded: Arc<Semaphore>,
@@ -33,33 +32,31 @@ impl Default for Runs {
 }
 
 /// What a run is of, and how it is written.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub(super) struct RunKey {
-    group: String,
-    version: String,
-    plural: String,
+    /// By its place: a kind whose definition changes is another one, and may show the same objects otherwise.
+    pub(super) kind: Arc<Kind>,
     /// Empty: all of them.
-    namespace: String,
-    is_protobuf: bool,
-    is_gzip: bool,
+    pub(super) namespace: String,
+    pub(super) is_protobuf: bool,
+    pub(super) is_gzip: bool,
 }
 
-impl RunKey {
-    pub(super) fn new(kind: &Kind, namespace: &str, is_protobuf: bool, is_gzip: bool) -> Self {
-        let Kind { group, version, plural, .. } = kind;
-        let (group, version, plural) = (group.clone(), version.clone(), plural.clone());
-        Self { group, version, plural, namespace: namespace.to_owned(), is_protobuf, is_gzip }
+impl PartialEq for RunKey {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { kind, namespace, is_protobuf, is_gzip } = self;
+        Arc::ptr_eq(kind, &other.kind)
+            && (namespace, is_protobuf, is_gzip) == (&other.namespace, &other.is_protobuf, &other.is_gzip)
     }
 }
 
 /// The newest first.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Kept {
     lists: VecDeque<Listed>,
     bytes: usize,
 }
 
-#[derive(Debug)]
 struct Listed {
     key: RunKey,
     state: StateId,
@@ -68,7 +65,7 @@ struct Listed {
 }
 
 /// A list that was written.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Written {
     pub(super) run: Arc<Run>,
     /// How many it has.
@@ -76,7 +73,6 @@ pub(super) struct Written {
 }
 
 /// What is known of a list in a state.
-#[derive(Debug)]
 pub(super) enum Known {
     Nothing,
     /// It was asked for before.
@@ -152,12 +148,15 @@ mod tests {
     #[tokio::test]
     async fn what_is_kept_has_a_bound() {
         let kinds = built_in_kinds();
-        let kind = kinds.iter().find(|kind| kind.kind == "ConfigMap").unwrap();
-        let form = Form::new(None, kind, None, "", true, Now(0)).unwrap();
+        let kind = Arc::new(kinds.iter().find(|kind| kind.kind == "ConfigMap").unwrap().clone());
+        let form = Form::new(None, &kind, None, "", true, Now(0)).unwrap();
         let how = Writing { form: &form, of: None, gzip: false, gvr: &Gvr::new("", "v1", "configmaps") };
         let (runs, blocks) = (Arc::new(Runs::default()), Blocks::default());
         let state = StateId { era: 0, changed: 1 };
-        let key = |number: usize| RunKey::new(kind, &format!("n{number}"), false, false);
+        let key = |number: usize| {
+            let (kind, namespace) = (Arc::clone(&kind), format!("n{number}"));
+            RunKey { kind, namespace, is_protobuf: false, is_gzip: false }
+        };
         // The last two are too large for a run.
         for (number, megabytes) in [6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 17, 17].into_iter().enumerate() {
             let value = json!({"data": {"a": "x".repeat(1 << 20)}});

@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 
 use super::*;
 use crate::{
+    kinds::Strategy,
     registry::Env,
     storage::{Memory, Page, Range, Record, Stamp, Storage, StorageError, WatchItem, When},
 };
@@ -196,6 +197,35 @@ async fn a_list_while_others_write_is_that_of_its_revision() {
     writer.join_next().await.unwrap().unwrap();
     revisions.dedup();
     assert!((20..580).contains(&revisions.len()), "{}", revisions.len());
+}
+
+/// Shows what is not stored.
+#[derive(Debug)]
+struct Decorating;
+
+impl Strategy for Decorating {
+    fn decorates(&self) -> bool {
+        true
+    }
+
+    fn decorate(&self, object: &mut Value) {
+        object["data"]["new"] = json!("y");
+    }
+}
+
+/// No object changes, and what is shown of them does.
+#[tokio::test]
+async fn a_kind_that_is_served_otherwise_is_listed_otherwise() {
+    let server = server().await;
+    let map = json!({"metadata": {"name": "m"}, "data": {"a": "x".repeat(200_000)}});
+    assert_eq!(send(&server, "POST", MAPS, &[], map).await.0, 201);
+    let list = async || body_of(&server, MAPS, "application/json", "identity").await.len();
+    let before = [list().await, list().await, list().await];
+    let kind = server.registry().resource("", "v1", "configmaps").unwrap();
+    server.registry().serve_kind(Arc::new(Kind { strategy: Arc::new(Decorating), ..(*kind).clone() }));
+    for _ in 0..3 {
+        assert_eq!(list().await, before[2] + r#","new":"y""#.len());
+    }
 }
 
 /// Its stamp is of before the change, and so are its objects.
