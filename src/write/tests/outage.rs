@@ -320,6 +320,8 @@ fn what_came_of_the_writes_of_killed_processes_is_told_apart() {
         // Those who apply are not those who do the rest.
         play(&case.into_iter().map(|act| (usize::from(matches!(act, Apply(_))), act)).collect::<Vec<_>>());
     }
+    // What says once more what the home has already is not before the late one in one part, and behind it in another.
+    play(&[Apply(0), late(false), Put(0), Apply(0), Down(false)].map(|act| (0, act)));
 }
 
 fn play(acts: &[(usize, Act)]) {

@@ -16,7 +16,7 @@ use crate::{
             part::{Brought, Held, Rewrite, SCALE, is_stale},
             planned::Planned,
             shares::Missing,
-            task::{PartTask, Task, waits_for},
+            task::{PartTask, Task, changes_home, waits_for},
             turns::{Applying, Came, Turn, add, turns},
             work::{NOTHING_CHANGED, Stop, Work, unreachable},
         },
@@ -125,7 +125,14 @@ impl<'a, F: Fleet> DryRun<'a, F> {
         let writer = planned.work.writer;
         writer.carry(planned.cargo().await, &planned.work.request.caller, warnings).await;
         planned.work.note_landed(u64::MAX).await;
-        let entry = writer.journal.begin(planned.entry(&shown)).await;
+        let entry = planned.entry(&shown);
+        let undecided = planned.work.undecided();
+        if !undecided.is_empty() && !Task::of(&entry).is_some_and(|task| changes_home(&task)) {
+            // The home could make an earlier update behind this one, which leaves its revision as it is, and the other parts before it.
+            undecided.into_iter().for_each(|id| writer.settle_later(id));
+            return Err(WriteError::Taken(planned.work.key.to_ref()).into());
+        }
+        let entry = writer.journal.begin(entry).await;
         let entry = entry.map_err(|error| WriteError::Journal(error.into()))?;
         let stop = loop {
             match planned.write_home(&entry, warnings).await {

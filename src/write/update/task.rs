@@ -217,6 +217,16 @@ fn told(task: &Task) -> impl Iterator<Item = (&Change, Option<Value>)> {
     shared.chain(own).filter(|(change, holds)| change.before() != *holds)
 }
 
+/// Says whether the home becomes another one by an update.
+pub(super) fn changes_home(task: &Task) -> bool {
+    told(task).next().is_some()
+}
+
+/// Says whether the home may still make an update. Shape: `open` are the object's open updates.
+pub(super) fn may_land(update: &Entry, open: &[Entry], home: &Value) -> bool {
+    !has_landed(update, open, home) && !is_passed(update, open)
+}
+
 /// Says whether it is known that the home has made an update.
 pub(super) fn is_made(update: &Entry) -> bool {
     update.targets.first().is_some_and(|home| matches!(home.step, Step::Done { .. }))
@@ -228,7 +238,7 @@ pub(super) fn has_landed(update: &Entry, open: &[Entry], home: &Value) -> bool {
         return true;
     }
     let Some(task) = Task::of(update) else { return false };
-    if told(&task).next().is_none() {
+    if !changes_home(&task) {
         return true;
     }
     if is_passed(update, open) {
@@ -242,7 +252,7 @@ pub(super) fn has_landed(update: &Entry, open: &[Entry], home: &Value) -> bool {
 /// Says whether the home has changed by a later update, which notes what it found there. Each names the revision that it was made of:
 /// the home had not made the earlier one by then, and refuses it now.
 pub(super) fn is_passed(update: &Entry, open: &[Entry]) -> bool {
-    let changes = |later: &Entry| Task::of(later).is_some_and(|task| told(&task).next().is_some());
+    let changes = |later: &Entry| Task::of(later).is_some_and(|task| changes_home(&task));
     !is_made(update) && open.iter().any(|later| later.id > update.id && is_made(later) && changes(later))
 }
 

@@ -28,7 +28,7 @@ use crate::{
         update::{
             desired::APPLY_PATCH,
             part::{Asking, Held, How, Manner, document, marker_of},
-            task::{is_made, landed},
+            task::{is_made, landed, may_land},
         },
     },
 };
@@ -171,6 +171,13 @@ impl<'a, F: Fleet> Work<'a, F> {
     pub(super) fn earlier_in(&self, member: &MemberName) -> Vec<Entry> {
         let waits = |entry: &&Entry| entry.key.gvr == self.key.gvr && entry.unfinished().any(|name| name == *member);
         self.earlier.iter().filter(waits).cloned().collect()
+    }
+
+    /// The earlier updates that the home may still make.
+    pub(super) fn undecided(&self) -> Vec<u64> {
+        let open = self.writer.journal.open_updates(self.key, &self.visible.uid);
+        let undecided = open.iter().filter(|update| may_land(update, &open, &self.home.document));
+        undecided.map(|update| update.id).collect()
     }
 
     /// Notes which updates the home has of those that came before the one with this number: once the home has that, its document
