@@ -38,17 +38,24 @@ impl Pulse {
         self: &Arc<Self>,
         ask: impl FnOnce(Question) -> F,
     ) -> Option<T> {
-        let is_silent = |at: Instant| at <= Instant::now();
-        if self.silent_at().is_some_and(is_silent) {
+        if self.is_silent() {
             return None;
         }
         let mut asking = std::pin::pin!(ask(self.ask()));
-        while let Some(at) = self.silent_at().filter(|at| !is_silent(*at)) {
+        while let Some(at) = self.silent_at() {
             if let Ok(answer) = tokio::time::timeout_at(at, &mut asking).await {
                 return Some(answer);
             }
+            if self.is_silent() {
+                return None;
+            }
         }
-        None
+        // Nobody waits any more: this one is answered, too.
+        Some(asking.await)
+    }
+
+    fn is_silent(&self) -> bool {
+        self.silent_at().is_some_and(|at| at <= Instant::now())
     }
 
     /// When it is silent unless it answers before. `None`: it is asked nothing.
@@ -74,24 +81,23 @@ mod tests {
     async fn a_server_is_silent_that_answers_nobody_for_a_time() {
         let pulse = Arc::new(Pulse::default());
         let wait = async |milliseconds| tokio::time::sleep(Duration::from_millis(milliseconds)).await;
-        let is_silent = || pulse.silent_at().is_some_and(|at| at <= Instant::now());
         assert_eq!(pulse.silent_at(), None);
         let (first, second) = (pulse.ask(), pulse.ask());
         wait(1_900).await;
-        assert!(!is_silent());
+        assert!(!pulse.is_silent());
         // Who else is answered shows that it answers.
         drop(first);
         wait(1_900).await;
-        assert!(!is_silent());
+        assert!(!pulse.is_silent());
         let third = pulse.ask();
         wait(100).await;
-        assert!(is_silent());
+        assert!(pulse.is_silent());
         drop(second);
-        assert!(!is_silent());
+        assert!(!pulse.is_silent());
         drop(third);
         wait(5_000).await;
         assert_eq!(pulse.silent_at(), None);
         let _fourth = pulse.ask();
-        assert!(!is_silent());
+        assert!(!pulse.is_silent());
     }
 }

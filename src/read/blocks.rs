@@ -1,4 +1,4 @@
-//! Large lists in gzip, as the fleet's objects are written in them: see [`kubefold_serving::packed`].
+//! Large lists, as the fleet's objects are written in them: see [`kubefold_serving::packed`].
 
 use std::{ops::ControlFlow, sync::Arc};
 
@@ -10,12 +10,12 @@ use crate::{
 use kubefold_serving::packed::{self, BlockKey, Layout, Packer, Step};
 use kubefold_wire::{media::Media, protobuf::EncodeError};
 
-/// Compressed blocks that a process keeps. Units: bytes.
+/// Blocks that a process keeps. Units: bytes.
 const KEPT_BYTES_MAX: usize = 32 << 20;
 /// So many blocks there may be of them; more only cost a larger table.
 const KEPT_BLOCKS: usize = 4096;
 
-/// What was compressed before.
+/// What was written before.
 #[derive(Debug)]
 pub(super) struct Blocks(Arc<packed::Blocks<Key>>);
 

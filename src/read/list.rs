@@ -59,8 +59,7 @@ pub(super) async fn list(
     // What is shown under another name, and rows, which have ages, are nobody else's.
     let is_shared = filter.echo.is_none() && form.written().is_some();
     let blocks = blocks.filter(|_| is_shared && (gzip || form.is_protobuf()));
-    let packer = blocks.map(|blocks| blocks.packer(form.clone(), filter.limit.is_some()));
-    let packer = if gzip { packer } else { packer.map(Packer::plain) };
+    let packer = blocks.map(|blocks| blocks.packer(form.clone(), filter.limit.is_some()).in_gzip(gzip));
     if form.is_protobuf() {
         let limit = options.limit.map_or(usize::MAX, |limit| limit.min(PAGE_ITEMS_MAX));
         let page = Page::collect(&snapshot, &filter, token, limit).await;

@@ -353,10 +353,10 @@ impl<L: Layout> Packer<L> {
         Self { blocks, layout, is_gzip: true, recorder: None, deflate: None, raw: Vec::new() }
     }
 
-    /// Compresses nothing.
+    /// The same, which compresses or does not.
     #[must_use]
-    pub fn plain(self) -> Self {
-        Self { is_gzip: false, ..self }
+    pub fn in_gzip(self, is_gzip: bool) -> Self {
+        Self { is_gzip, ..self }
     }
 
     /// Says whether it compresses.

@@ -10,12 +10,7 @@ use http::Response;
 
 use crate::{
     registry::{List, Object},
-    serve::{
-        form::Form,
-        json_response,
-        messages::encode,
-        writing::{Writing, begin, without_items},
-    },
+    serve::{form::Form, json_response, messages::encode, writing::Writing},
 };
 use kubefold_serving::packed::{self, BlockKey, Layout, Packer, Recorder, Run};
 use kubefold_wire::{
@@ -23,10 +18,10 @@ use kubefold_wire::{
     protobuf::{EncodeError, MessageType},
 };
 
-/// Compressed blocks that a server keeps, with the JSON that they were made of. Units: bytes.
+/// Blocks that a server keeps, with the JSON that they were made of. Units: bytes.
 const KEPT_BYTES_MAX: usize = 64 << 20;
 
-/// What was compressed before.
+/// What was written before.
 #[derive(Debug)]
 pub(super) struct Blocks(Arc<packed::Blocks<Key>>);
 
@@ -39,8 +34,7 @@ impl Default for Blocks {
 impl Blocks {
     /// A list in JSON as an answer.
     pub(super) async fn json(&self, list: List, how: &Writing<'_>, recorder: Option<Recorder>) -> Response<Body> {
-        let mut head = Vec::new();
-        begin(&list, how.form, how.gvr, &mut head);
+        let head = how.head(&list);
         let packer = self.packer(how).recorded_by(recorder);
         let walk = list.objects.into_iter();
         if how.gzip {
@@ -59,7 +53,7 @@ impl Blocks {
         how: &Writing<'_>,
         recorder: Option<Recorder>,
     ) -> Result<Option<Response<Body>>, EncodeError> {
-        let head = without_items(list, how.form, how.gvr);
+        let head = how.head(list);
         let packer = self.packer(how).recorded_by(recorder);
         Ok(packed::protobuf(packer, &head, &list.objects).await?.map(|body| how.response(body)))
     }
@@ -68,20 +62,12 @@ impl Blocks {
     ///
     /// Errors: it is no list in protobuf.
     pub(super) fn again(&self, run: &Run, revision: u64, how: &Writing<'_>) -> Result<Response<Body>, EncodeError> {
-        let list = List { revision, ..List::default() };
-        let head = if how.of.is_some() {
-            without_items(&list, how.form, how.gvr)
-        } else {
-            let mut head = Vec::new();
-            begin(&list, how.form, how.gvr, &mut head);
-            head
-        };
+        let head = how.head(&List { revision, ..List::default() });
         Ok(how.response(packed::again(self.packer(how), head, run)?))
     }
 
     fn packer(&self, how: &Writing<'_>) -> Packer<Objects> {
-        let packer = Packer::new(Arc::clone(&self.0), Objects { form: how.form.clone(), of: how.of });
-        if how.gzip { packer } else { packer.plain() }
+        Packer::new(Arc::clone(&self.0), Objects { form: how.form.clone(), of: how.of }).in_gzip(how.gzip)
     }
 }
 

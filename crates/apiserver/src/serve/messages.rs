@@ -12,7 +12,7 @@ use crate::{
     registry::{List, Object},
     serve::{
         protobuf_response,
-        writing::{OUTSIDE_BYTES, Writing, without_items},
+        writing::{OUTSIDE_BYTES, Writing},
     },
 };
 use kubefold_wire::{
@@ -57,7 +57,7 @@ impl Messages {
     /// Errors: an object has what its type has not.
     pub(super) fn respond(&self, list: &List, how: &Writing<'_>) -> Result<Response<Body>, EncodeError> {
         let of = how.of.ok_or(EncodeError::UnknownKind)?;
-        let head = without_items(list, how.form, how.gvr);
+        let head = how.head(list);
         let opening = ListOpening::new(std::str::from_utf8(&head).unwrap_or_default())?;
         let messages = list.objects.iter().map(|object| self.message(object, of)).collect::<Result<Vec<_>, _>>()?;
         let items_len = messages.iter().map(|message| record_len(message.len())).sum();

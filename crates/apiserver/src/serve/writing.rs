@@ -23,6 +23,16 @@ pub(super) struct Writing<'a> {
 }
 
 impl Writing<'_> {
+    /// What is before the objects of a list in JSON; for protobuf the JSON of the list without them.
+    pub(super) fn head(&self, list: &List) -> Vec<u8> {
+        let mut out = Vec::with_capacity(OUTSIDE_BYTES);
+        begin(list, self.form, self.gvr, &mut out);
+        if self.of.is_some() {
+            self.form.end_list(true, &mut out);
+        }
+        out
+    }
+
     /// An answer with a body that is written so.
     pub(super) fn response(&self, body: Body) -> Response<Body> {
         let response = if self.of.is_some() { protobuf_response(body) } else { json_response(body) };
@@ -34,12 +44,4 @@ impl Writing<'_> {
 pub(super) fn begin(list: &List, form: &Form, gvr: &Gvr, out: &mut Vec<u8>) {
     let token = |after| ContinueToken::new(gvr.label(), list.revision, after, list.remaining).encode();
     form.begin_list(list.revision, list.next.clone().map(token).as_deref(), list.remaining, out);
-}
-
-/// The JSON of a list without its items.
-pub(super) fn without_items(list: &List, form: &Form, gvr: &Gvr) -> Vec<u8> {
-    let mut out = Vec::with_capacity(OUTSIDE_BYTES);
-    begin(list, form, gvr, &mut out);
-    form.end_list(true, &mut out);
-    out
 }
