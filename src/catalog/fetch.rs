@@ -142,6 +142,15 @@ impl Fetched {
         is_same_server && self.core.is(&other.core) && self.named.is(&other.named)
     }
 
+    /// Takes from a catalog what it has alike, so that it is held once.
+    pub(super) fn share(&mut self, catalog: &MemberCatalog) {
+        let known: HashMap<&str, &Arc<Group>> = catalog.groups.iter().map(|group| (&*group.name, group)).collect();
+        for document in [&mut self.core, &mut self.named] {
+            let alike = |group: &Arc<Group>| known.get(&*group.name).copied().filter(|known| *known == group);
+            document.groups = document.groups.iter().map(|group| alike(group).unwrap_or(group)).cloned().collect();
+        }
+    }
+
     /// The catalog. Where the member itself could not ask whoever serves a group-version (it is `Stale`), what
     /// `earlier` knew of it stays: only fresh discovery takes a kind away.
     pub fn catalog(&self, earlier: Option<&MemberCatalog>) -> MemberCatalog {

@@ -193,6 +193,9 @@ impl FleetCatalogue {
         let catalog = catalog.filter(|catalog| earlier.as_deref() != Some(catalog));
         let catalog = catalog.map(|catalog| self.shared(name, catalog));
         let has_changed = catalog.is_some_and(|catalog| self.record(name, &slot, catalog));
+        if let Some(catalog) = self.member(name).filter(|_| !is_same) {
+            fetched.share(&catalog);
+        }
         drop(fetched);
         self.publish().await;
         Ok(has_changed)

@@ -314,6 +314,26 @@ async fn a_kind_that_appears_in_all_members_is_merged_once() {
     assert!(Arc::ptr_eq(&now, &fleet.current()));
 }
 
+#[tokio::test]
+async fn what_members_say_alike_is_held_once() {
+    let names: Vec<MemberName> = (0..20).map(|at| name(&format!("m{at}"))).collect();
+    let member = FakeMember::new(EAST, true);
+    let fleet = FleetCatalogue::new(names.clone());
+    for name in &names {
+        fleet.refresh(name, &member).await.unwrap();
+    }
+    let catalog = fleet.member(&names[7]).unwrap();
+    // The member's last answer, its catalog and the fleet's refer to it, of each member.
+    assert_eq!(Arc::strong_count(catalog.shared_group("apps").unwrap()), 3 * names.len());
+    member.edit(|groups| groups.push(group("new.io", "v1", "news", "New", "Current")));
+    for name in &names {
+        fleet.refresh(name, &member).await.unwrap();
+    }
+    let catalog = fleet.member(&names[7]).unwrap();
+    assert_eq!(Arc::strong_count(catalog.shared_group("new.io").unwrap()), 3 * names.len());
+    assert!(!fleet.refresh(&names[7], &member).await.unwrap(), "it says what it said");
+}
+
 #[test]
 fn what_is_no_discovery_document_is_refused_and_nulls_are_none() {
     let refused = parse_aggregated(b"<html>").unwrap_err().to_string();

@@ -1,11 +1,6 @@
 //! Who refers to whom: which objects are written anew when who another object is changes.
 
-use std::{
-    collections::{BTreeSet, HashMap, HashSet},
-    sync::Arc,
-};
-
-use smallvec::SmallVec;
+use std::collections::{BTreeSet, HashMap, HashSet, hash_map};
 
 use crate::store::{
     entry::{Entry, Key},
@@ -22,42 +17,50 @@ pub(super) struct Dependents {
     by_referent: HashMap<u64, Keys>,
 }
 
-/// Keys of objects.
+/// Keys of objects. Most referents have one or a few, so that these take no more room than there are keys.
 #[derive(Debug)]
 enum Keys {
-    Few(SmallVec<[Key; 1]>),
-    Many(HashSet<Key>),
+    One(Key),
+    Few(Box<[Key]>),
+    // A set takes more room than a list, also where there is none.
+    #[expect(clippy::box_collection, reason = "the map has as much room for each referent as the largest form takes")]
+    Many(Box<HashSet<Key>>),
 }
+
+const _: () = assert!(size_of::<Keys>() <= 24);
 
 impl Keys {
     fn insert(&mut self, key: &Key) {
-        match self {
-            Self::Few(keys) if keys.len() < FEW => keys.push(Arc::clone(key)),
-            Self::Few(keys) => *self = Self::Many(keys.drain(..).chain([Arc::clone(key)]).collect()),
-            Self::Many(keys) => drop(keys.insert(Arc::clone(key))),
-        }
-    }
-
-    fn remove(&mut self, key: &Key) {
-        match self {
-            Self::Few(keys) => {
-                if let Some(at) = keys.iter().position(|known| known == key) {
-                    keys.swap_remove(at);
-                }
+        let grown = match self {
+            Self::Many(keys) => {
+                keys.insert(key.clone());
+                return;
             }
-            Self::Many(keys) => drop(keys.remove(key)),
-        }
+            Self::One(known) => Self::Few([known.clone(), key.clone()].into()),
+            Self::Few(keys) if keys.len() < FEW => Self::Few(keys.iter().chain([key]).cloned().collect()),
+            Self::Few(keys) => Self::Many(Box::new(keys.iter().chain([key]).cloned().collect())),
+        };
+        *self = grown;
     }
 
-    fn is_empty(&self) -> bool {
+    /// Says whether there are others.
+    fn remove(&mut self, key: &Key) -> bool {
         match self {
-            Self::Few(keys) => keys.is_empty(),
-            Self::Many(keys) => keys.is_empty(),
+            Self::One(known) => known != key,
+            Self::Few(keys) => {
+                *keys = keys.iter().filter(|known| *known != key).cloned().collect();
+                !keys.is_empty()
+            }
+            Self::Many(keys) => {
+                keys.remove(key);
+                !keys.is_empty()
+            }
         }
     }
 
     fn append_to(&self, out: &mut BTreeSet<Key>) {
         match self {
+            Self::One(key) => drop(out.insert(key.clone())),
             Self::Few(keys) => out.extend(keys.iter().cloned()),
             Self::Many(keys) => out.extend(keys.iter().cloned()),
         }
@@ -75,16 +78,17 @@ impl Dependents {
         if let Some(before) = before {
             for referent in before.referents() {
                 let Some(keys) = self.by_referent.get_mut(&referent) else { continue };
-                keys.remove(before.shared_key());
-                if keys.is_empty() {
+                if !keys.remove(before.shared_key()) {
                     self.by_referent.remove(&referent);
                 }
             }
         }
         if let Some(after) = after {
             for referent in after.referents() {
-                let keys = self.by_referent.entry(referent).or_insert_with(|| Keys::Few(SmallVec::new()));
-                keys.insert(after.shared_key());
+                match self.by_referent.entry(referent) {
+                    hash_map::Entry::Occupied(mut keys) => keys.get_mut().insert(after.shared_key()),
+                    hash_map::Entry::Vacant(place) => drop(place.insert(Keys::One(after.shared_key().clone()))),
+                }
             }
         }
     }

@@ -63,7 +63,7 @@ impl FleetStore {
         }
         uids.is_whole = last.is_none();
         if let Some(last) = last {
-            last.as_ref().clone_into(after);
+            last.as_str().clone_into(after);
         }
         uids.is_whole
     }

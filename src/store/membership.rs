@@ -266,7 +266,7 @@ impl Sequencer {
     /// list should have seen and did not. Says from which key on to look next; `None`: all were looked at.
     fn lost(&self, member: &MemberName, after: Option<&Key>, max: usize, out: &mut Vec<Arc<Entry>>) -> Option<Key> {
         let state = self.member(member)?;
-        let start = after.map_or(Bound::Unbounded, |key| Bound::Excluded(Arc::clone(key)));
+        let start = after.map_or(Bound::Unbounded, |key| Bound::Excluded(key.clone()));
         let mut looked_at = 0;
         let mut last = None;
         for key in state.member_locals.range((start, Bound::Unbounded)).take(max) {

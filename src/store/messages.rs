@@ -13,25 +13,32 @@ use kubefold_wire::protobuf::{EncodeError, MessageType};
 impl Entry {
     /// The length of the object's message, if it was made before.
     pub fn message_len(&self) -> Option<usize> {
-        self.message.len()
+        Some(self.message_len.load(Relaxed) as usize).filter(|len| *len > 0)
     }
 
     /// The object's message, if it is kept.
     pub fn kept_message(&self) -> Option<Bytes> {
-        self.message.kept()
+        self.message.load().as_deref().cloned()
     }
 
     /// Appends the object's message, the kept one or one that is made.
     ///
     /// Errors: the object has what the type has not. Nothing is appended then.
     pub fn write_message(&self, of: MessageType, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        self.message.write(of, self.text_and_metadata().0, out)
+        if let Some(kept) = &*self.message.load() {
+            out.extend_from_slice(kept);
+            return Ok(());
+        }
+        let start = out.len();
+        of.encode(self.text_and_metadata().0, out)?;
+        self.message_len.store(u32::try_from(out.len() - start).unwrap_or_default(), Relaxed);
+        Ok(())
     }
 }
 
 impl Forget for Entry {
     fn forget(&self) {
-        self.message.keep(None);
+        self.message.store(None);
     }
 }
 
@@ -47,7 +54,7 @@ impl FleetStore {
         entry.write_message(of, &mut made)?;
         // As long as it is.
         let made = Bytes::from(made.into_boxed_slice());
-        entry.message.keep(Some(made.clone()));
+        entry.message.store(Some(Arc::new(made.clone())));
         self.log.keep_message(entry, made.len());
         Ok(made)
     }

@@ -25,7 +25,6 @@ mod log;
 mod lookup;
 mod member_local;
 mod membership;
-mod message;
 mod messages;
 mod moved;
 mod naming;

@@ -1,14 +1,12 @@
 //! Which pods run on which node.
 
-use std::{ops::Bound, sync::Arc};
-
-use imbl::OrdSet;
+use imbl::{OrdMap, OrdSet};
 
 use crate::store::entry::{Entry, Key};
 
 /// The keys of pods by the visible names of their nodes. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Nodes(OrdSet<(Arc<str>, Key)>);
+pub(super) struct Nodes(OrdMap<arcstr::ArcStr, OrdSet<Key>>);
 
 impl Nodes {
     /// Notes that `after` stands where `before` stood, each if there is one.
@@ -17,27 +15,25 @@ impl Nodes {
         if from == to {
             return;
         }
-        if let (Some(node), Some(before)) = (from, before) {
-            let at = (self.name(node), Arc::clone(before.shared_key()));
-            self.0.remove(&at);
+        if let (Some(node), Some(before)) = (from, before)
+            && let Some(pods) = self.0.get_mut(node)
+        {
+            pods.remove(before.shared_key());
+            if pods.is_empty() {
+                self.0.remove(node);
+            }
         }
         if let (Some(node), Some(after)) = (to, after) {
-            let at = (self.name(node), Arc::clone(after.shared_key()));
-            self.0.insert(at);
+            let key = after.shared_key().clone();
+            match self.0.get_mut(node) {
+                Some(pods) => drop(pods.insert(key)),
+                None => drop(self.0.insert(node.into(), OrdSet::unit(key))),
+            }
         }
     }
 
     /// The keys of a node's pods, in order.
     pub(super) fn keys(&self, node: &str) -> impl Iterator<Item = &Key> {
-        let first = (Arc::from(node), Arc::from(""));
-        let all = self.0.range((Bound::Included(first), Bound::Unbounded));
-        all.take_while(move |(name, _)| **name == *node).map(|(_, key)| key)
-    }
-
-    /// All pods of a node share one text.
-    fn name(&self, node: &str) -> Arc<str> {
-        let first: (Arc<str>, Key) = (Arc::from(node), Arc::from(""));
-        let next = self.0.range((Bound::Included(first.clone()), Bound::Unbounded)).next();
-        next.filter(|(name, _)| *name == first.0).map_or(first.0, |(name, _)| Arc::clone(name))
+        self.0.get(node).into_iter().flatten()
     }
 }

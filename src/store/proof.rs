@@ -141,7 +141,7 @@ impl Sequencer {
         for (at, visible) in keys.take_while(|visible| visible.starts_with(prefix)).take(SLICE_ITEMS_MAX).enumerate() {
             let (namespace, name) = visible.split_once('/').unwrap_or(("", visible));
             held.extend(self.held_under(member, key(namespace, &self.shared.naming.own(&self.spec.gvr, name))));
-            last = (at + 1 == SLICE_ITEMS_MAX).then(|| Arc::clone(visible));
+            last = (at + 1 == SLICE_ITEMS_MAX).then(|| visible.clone());
         }
         last
     }

@@ -179,11 +179,11 @@ impl Sequencer {
     /// The fold of a key, a new one if there is none.
     pub(super) fn fold_at(&mut self, key: &str) -> &mut Fold {
         let key = match self.keys_of_folds.get(key) {
-            Some(known) => Arc::clone(known),
+            Some(known) => known.clone(),
             None => Key::from(key),
         };
         if !self.folds.contains_key(&key) {
-            self.keys_of_folds.insert(Arc::clone(&key));
+            self.keys_of_folds.insert(key.clone());
         }
         self.folds.entry(key).or_default()
     }
@@ -191,7 +191,7 @@ impl Sequencer {
     fn note_part(&mut self, key: &str, part: &Part) {
         let Some(key) = self.keys_of_folds.get(key).cloned() else { return };
         if part.marker.is_some() {
-            self.placed.insert(Arc::clone(&key));
+            self.placed.insert(key.clone());
         }
         if let Some(state) = self.member_mut(&part.member) {
             state.parts.insert(key);

@@ -324,7 +324,7 @@ impl Sequencer {
         let holder = entry.holders.first().cloned();
         let entry = self.put(entry);
         if let Some(state) = holder.and_then(|name| self.member_mut(&name)) {
-            state.member_locals.insert(Arc::clone(entry.shared_key()));
+            state.member_locals.insert(entry.shared_key().clone());
         }
     }
 
@@ -340,7 +340,7 @@ impl Sequencer {
         let entry = Arc::new(entry);
         self.dependents.change(previous.as_deref(), Some(&entry));
         self.follow_uids(previous.as_ref(), Some(&entry));
-        self.objects.insert(Arc::clone(entry.shared_key()), Arc::clone(&entry));
+        self.objects.insert(entry.shared_key().clone(), Arc::clone(&entry));
         if previous.is_none() {
             count(&mut self.counts, entry.namespace(), 1);
         }
@@ -360,7 +360,7 @@ impl Sequencer {
         }
         let entry = Arc::new(entry);
         self.follow_uids(Some(held), Some(&entry));
-        self.objects.insert(Arc::clone(entry.shared_key()), Arc::clone(&entry));
+        self.objects.insert(entry.shared_key().clone(), Arc::clone(&entry));
         self.tally.replace(Some(held), Some(&entry));
         self.emit(revision, EventType::Modified, entry, Some(Arc::clone(held)));
     }

@@ -74,7 +74,7 @@ impl Snapshot {
             }
             match record.before() {
                 Some(before) => {
-                    let now = self.objects.insert(Arc::clone(entry.shared_key()), Arc::clone(before));
+                    let now = self.objects.insert(entry.shared_key().clone(), Arc::clone(before));
                     if now.is_none() {
                         count(&mut self.counts, entry.namespace(), 1);
                     }

@@ -52,7 +52,7 @@ impl Uids {
     }
 
     fn of_entry(&self, entry: &Arc<Entry>) -> SmallVec<[(u64, Key); 1]> {
-        let of_row = |row: &Row| (self.hasher.hash_one(row.uid()), Arc::clone(entry.shared_key()));
+        let of_row = |row: &Row| (self.hasher.hash_one(row.uid()), entry.shared_key().clone());
         Row::all_of(entry).iter().map(of_row).collect()
     }
 }

@@ -190,7 +190,7 @@ impl Kinds<'_> {
 
 impl Place {
     pub(super) fn of(kind: usize, entry: &Entry) -> Self {
-        Self { kind, key: Arc::clone(entry.shared_key()) }
+        Self { kind, key: entry.shared_key().clone() }
     }
 }
 

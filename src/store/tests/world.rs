@@ -220,8 +220,8 @@ impl World {
     fn watch(&mut self) {
         for (kind, store) in self.stores.iter().enumerate() {
             self.watchers[kind].push(Watcher::new(store, Interest::Everything));
-            let key = store.snapshot().objects.keys().next().map_or_else(|| "a/x".into(), Arc::clone);
-            let narrow = [Interest::Namespace("a".into()), Interest::Object(key)];
+            let key = store.snapshot().objects.keys().next().map_or_else(|| "a/x".into(), Clone::clone);
+            let narrow = [Interest::Namespace("a".into()), Interest::Object(key.as_str().into())];
             let past = self.past.iter().rev().find(|(past, _)| *past == kind).map(|(_, snapshot)| snapshot);
             let from = past.cloned().unwrap_or_else(|| store.snapshot());
             for interest in narrow {
