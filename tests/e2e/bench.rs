@@ -71,7 +71,7 @@ async fn real_members_are_measured_through_kubefold_and_left_as_they_were() {
     let (east, west) = (&bed["east"], &bed["west"]);
     let fleet = Kubefold::start(&FleetFile::default().member(east, 1).member(west, 1)).await;
     let (folder, kubeconfig) = (tempfile::tempdir().unwrap(), fleet.kubeconfig().display().to_string());
-    let (pid, apis) = (format!("kubefold={}", fleet.id()), [fleet.api().await, east.api().await, west.api().await]);
+    let (pid, apis) = (format!("kubefold={}", fleet.pid()), [fleet.api().await, east.api().await, west.api().await]);
     // On a machine that stalls, more at once would be more than one user's share of a member, which is a 429.
     let small = [
         &["--objects", "30", "--watchers", "5", "--duration", "2s", "--in-flight", "50"][..],

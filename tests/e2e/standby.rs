@@ -39,7 +39,7 @@ pub(crate) async fn serves(fleet: &Kubefold, after: &str, began: Instant) {
 /// Waits as a standby that can hand requests on, and says so.
 async fn waits(fleet: &Kubefold, holder: &Kubefold) {
     fleet.ready().await;
-    let process = format!("process {} has the state since 20", holder.id());
+    let process = format!("process {} has the state since 20", holder.pid());
     let handed_on = format!("; requests are handed on to {}", holder.addr());
     eventually(SOON, async || {
         let answer = fleet.request(Method::GET, "/readyz?verbose", "").await;

@@ -324,14 +324,9 @@ impl Kubefold {
         }
     }
 
-    /// The id of its process.
-    pub fn id(&self) -> u32 {
-        self.process.lock().as_ref().expect("a started kubefold").id()
-    }
-
     /// The memory that it has in use.
     pub fn resident_bytes(&self) -> u64 {
-        let id = self.id();
+        let id = self.pid();
         let status = fs::read_to_string(format!("/proc/{id}/status")).expect("Linux");
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line about memory");
         line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number of kB") << 10
