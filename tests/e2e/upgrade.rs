@@ -103,8 +103,9 @@ fn change(name: &str, number: usize) -> Request<Bytes> {
 /// Secrets of all members that are written through the fleet view.
 #[derive(Default)]
 pub(crate) struct Written {
-    /// The values that each may have: the last one that was answered to be stored, and those that were asked for since.
-    values: Mutex<BTreeMap<String, Vec<usize>>>,
+    /// The values that each may have: the last one that was answered to be stored, and those that were asked for since. `None` is that there
+    /// is no such object, which none of them was answered to be yet: a create whose process was killed is taken back.
+    values: Mutex<BTreeMap<String, Vec<Option<usize>>>>,
     stored: AtomicUsize,
 }
 
@@ -122,20 +123,20 @@ impl Written {
                 asked = fleet.try_request(Method::POST, SECRETS, body).await;
             }
             let mut values = self.values.lock();
-            let values = values.entry(name).or_default();
+            let values = values.entry(name).or_insert_with(|| vec![None]);
             match asked {
                 Ok(answer) if answer.status.is_success() => {
-                    *values = vec![number];
+                    *values = vec![Some(number)];
                     self.stored.fetch_add(1, Ordering::Relaxed);
                 }
                 // Nobody has the state for a moment, whoever had it did not answer, or a create that had no answer is done only now.
                 Ok(answer) => {
                     let known = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT, StatusCode::CONFLICT];
                     assert!(known.contains(&answer.status), "{answer}");
-                    values.push(number);
+                    values.push(Some(number));
                 }
                 // Whoever was asked has ended.
-                Err(_) => values.push(number),
+                Err(_) => values.push(Some(number)),
             }
         }
     }
@@ -159,7 +160,7 @@ impl Written {
             let wrong: Vec<_> = values
                 .iter()
                 .filter(|(name, may_have)| {
-                    one.get(*name) != other.get(*name) || !one.get(*name).is_some_and(|value| may_have.contains(value))
+                    one.get(*name) != other.get(*name) || !may_have.contains(&one.get(*name).copied())
                 })
                 .map(|(name, may_have)| {
                     format!("{name}: {:?} and {:?}, of {may_have:?}", one.get(name), other.get(name))
