@@ -21,7 +21,7 @@ pub(super) struct Dependents {
 #[derive(Debug)]
 enum Keys {
     One(Key),
-    Few(Box<[Key]>),
+    Few(Vec<Key>),
     // A set takes more room than a list, also where there is none.
     #[expect(clippy::box_collection, reason = "the map has as much room for each referent as the largest form takes")]
     Many(Box<HashSet<Key>>),
@@ -31,16 +31,20 @@ const _: () = assert!(size_of::<Keys>() <= 24);
 
 impl Keys {
     fn insert(&mut self, key: &Key) {
-        let grown = match self {
+        match self {
+            Self::One(known) => *self = Self::Few(vec![known.clone(), key.clone()]),
+            Self::Few(keys) if keys.len() < FEW => {
+                if keys.len() == keys.capacity() {
+                    // By half, as most lists stay short.
+                    keys.reserve_exact(keys.len().div_ceil(2));
+                }
+                keys.push(key.clone());
+            }
+            Self::Few(keys) => *self = Self::Many(Box::new(keys.drain(..).chain([key.clone()]).collect())),
             Self::Many(keys) => {
                 keys.insert(key.clone());
-                return;
             }
-            Self::One(known) => Self::Few([known.clone(), key.clone()].into()),
-            Self::Few(keys) if keys.len() < FEW => Self::Few(keys.iter().chain([key]).cloned().collect()),
-            Self::Few(keys) => Self::Many(Box::new(keys.iter().chain([key]).cloned().collect())),
-        };
-        *self = grown;
+        }
     }
 
     /// Says whether there are others.
@@ -48,7 +52,9 @@ impl Keys {
         match self {
             Self::One(known) => known != key,
             Self::Few(keys) => {
-                *keys = keys.iter().filter(|known| *known != key).cloned().collect();
+                if let Some(at) = keys.iter().position(|known| known == key) {
+                    keys.swap_remove(at);
+                }
                 !keys.is_empty()
             }
             Self::Many(keys) => {
