@@ -10,6 +10,7 @@ use futures::FutureExt;
 use kubefold_apiserver::{BuiltIn, Server as Own, serve::ApiServer};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::{
     webhooks::differences,
@@ -19,6 +20,8 @@ use steps::{DEFINITION, DEFINITIONS, HOSTS_V1, HOSTS_V2};
 use testbed::{Authority, Member, MemberOptions, Webhook, ca_bundle, eventually};
 
 const SOON: Duration = Duration::from_secs(60);
+/// How long one look at whether a change is in force may take.
+const PROBE: Duration = Duration::from_secs(5);
 
 /// How the webhook answers now.
 type Mode = Arc<Mutex<&'static str>>;
@@ -78,7 +81,10 @@ impl Servers {
             let (code, answer) = server.raw(&step("PATCH", DEFINITION, body)).await;
             assert_eq!(code, 200, "{name}: {answer}");
             eventually(SOON, async || {
-                let (_, body) = server.send("GET", &format!("{HOSTS_V2}/a"), String::new()).await;
+                // A kube-apiserver may hold a request that it got while it read the definition anew for as long as a minute.
+                let path = format!("{HOSTS_V2}/a");
+                let asked = timeout(PROBE, server.send("GET", &path, String::new())).await;
+                let (_, body) = asked.map_err(|_| format!("{name}: no answer within {PROBE:?}"))?;
                 let text = body.to_string();
                 text.contains(in_force).then_some(()).ok_or_else(|| format!("{name}: {in_force} is not in {text}"))
             })
