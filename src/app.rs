@@ -17,7 +17,7 @@ mod standby;
 mod state_move;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashMap},
     net::{SocketAddr, TcpListener},
     sync::{Arc, OnceLock},
     time::Duration,
@@ -61,12 +61,16 @@ use crate::{
     read::Reader,
     route::Router,
     serve::{Auditing, Handler, Health, Published, Served, StateDir, expiry::Expiries},
+    store::Earlier,
     stores::{self, Stores},
     upstream,
     write::{Writer, journal::KeyFile, live::LiveFleet},
 };
 use kubefold_serving::{Shutdown, health::Check};
-use kubefold_wire::body::{Body, BodyError};
+use kubefold_wire::{
+    body::{Body, BodyError},
+    resource::Gvr,
+};
 
 /// A running kubefold.
 pub struct App {
@@ -151,6 +155,8 @@ struct Ready {
     records: Arc<Records>,
     /// On which connections come in already.
     socket: Option<TcpListener>,
+    /// What the process showed that had the state before.
+    told: HashMap<Gvr, Earlier>,
 }
 
 impl Begun {
@@ -167,18 +173,18 @@ impl Begun {
     /// Waits until the state is this process's. `None`: it was told to end before.
     async fn with_state(self, ending: &CancellationToken) -> anyhow::Result<Option<Ready>> {
         let Self { mut options, config, reloads, state, opening } = self;
-        let (records, socket) = match opening {
-            Opening::Here(records) => (records, None),
+        let (records, socket, told) = match opening {
+            Opening::Here(records) => (records, None, HashMap::new()),
             Opening::Waits(candidate) => {
                 let key = KeyFile::new(options.state_key_file.clone(), state.path()).key(true)?;
                 match standby::wait(&mut options, &config, &state, *candidate, &key, ending).await? {
-                    Waited::Taken { state, socket } => (Records::taken(state), socket),
+                    Waited::Taken { state, socket, told } => (Records::taken(state), socket, told),
                     Waited::Ended => return Ok(None),
                 }
             }
         };
         records.share(&options, &state).await?;
-        Ok(Some(Ready { options, config, reloads, state, records: Arc::new(records), socket }))
+        Ok(Some(Ready { options, config, reloads, state, records: Arc::new(records), socket, told }))
     }
 }
 
@@ -191,7 +197,7 @@ impl App {
     }
 
     async fn begin(ready: Ready) -> anyhow::Result<Self> {
-        let Ready { options, config, reloads, state, records, socket } = ready;
+        let Ready { options, config, reloads, state, records, socket, told } = ready;
         let state_key = KeyFile::new(options.state_key_file.clone(), state.path());
         let journal = records.journal(&state_key, &state)?;
         let of_host = HostServing::before(config.aggregation.as_ref());
@@ -231,6 +237,7 @@ impl App {
         }
         let own = Box::pin(Own::open(&records, &state, &stores, config, &state_key, &tasks, &draining)).await?;
         let mirror = records.mirror(&options, &own.config()?, &state);
+        stores.begins_with(told);
         stores.mirror_in(Arc::clone(&mirror));
         // With all members: what an earlier process knew of one that is not there yet would be forgotten.
         keep(&tasks, &draining, &registry, &stores, &state);
@@ -248,6 +255,8 @@ impl App {
         let health = Health::new(Arc::new(readiness), draining.clone()).counting(metrics.slis());
         let (handler, logins) = (Arc::new(Routed(router)), Arc::clone(&authentication));
         let answers = Answers { handler, health, metrics, served, authentication: logins, auditing: auditing.clone() };
+        let telling = Arc::clone(&stores);
+        let door = door.telling(Arc::new(move || telling.telling()));
         let serving = door.open(answers, &tasks, Shutdown { drain: draining.clone(), ..Shutdown::default() })?;
         tasks.spawn(async move {
             serving.await;

@@ -15,7 +15,7 @@ use crate::{
     },
     authn::Authentication,
     observe::Metrics,
-    serve::{Auditing, Gate, Handing, Handler, Health, Monitor, Served, StateDir, expiry::Expiries},
+    serve::{Auditing, Gate, Handing, Handler, Health, Monitor, Served, StateDir, Telling, expiry::Expiries},
 };
 use kubefold_serving::{Limits, Listener, Shutdown, audit::LogWriter, plain::PlainListener, tls::Tls};
 
@@ -38,6 +38,7 @@ pub(super) struct Door {
     monitored: Option<PlainListener>,
     audit_writer: Option<LogWriter>,
     handing: Option<Arc<Handing>>,
+    telling: Option<Telling>,
 }
 
 /// Who answers.
@@ -74,7 +75,7 @@ impl Front {
         let monitored = options.metrics_listen.map(PlainListener::bind).transpose()?;
         let (auditing, audit_writer) = options.audit.clone().map(Auditing::open).transpose()?.unzip();
         let url = options.external_url.as_ref().map_or_else(|| local_url(address), |url| bare(&url.to_string()));
-        let door = Door { listener, monitored, audit_writer, handing: None };
+        let door = Door { listener, monitored, audit_writer, handing: None, telling: None };
         Ok(Self { door, address, url, security, tls, expiries, authentication, auditing })
     }
 }
@@ -90,6 +91,11 @@ impl Door {
         Self { handing: Some(handing), ..self }
     }
 
+    /// Has other replicas told what this one shows.
+    pub(super) fn telling(self, telling: Telling) -> Self {
+        Self { telling: Some(telling), ..self }
+    }
+
     /// Opens it. What comes back serves until `shutdown` says otherwise and answers that are on their way have finished.
     ///
     /// Errors: the address of metrics is gone.
@@ -100,7 +106,8 @@ impl Door {
         shutdown: Shutdown,
     ) -> anyhow::Result<impl Future<Output = ()> + Send + use<H>> {
         let Answers { handler, health, metrics, served, authentication, auditing } = answers;
-        let gate = Gate::new(handler, health.clone(), shutdown.drain.clone()).counting(served).handing(self.handing);
+        let gate = Gate::new(handler, health.clone(), shutdown.drain.clone()).counting(served);
+        let gate = gate.handing(self.handing).telling(self.telling);
         let gate = gate.authenticating(authentication).audited(auditing.as_ref().map(Auditing::log));
         tasks.spawn(gate.sweep());
         let monitor_until = shutdown.drain.clone();

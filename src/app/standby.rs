@@ -1,9 +1,10 @@
 //! A process that waits for the state: it hands requests on to the one that has it, and takes over when that one ends.
 
-use std::{net::TcpListener, sync::Arc, time::Duration};
+use std::{collections::HashMap, net::TcpListener, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use http::{Method, Request, Response};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use kubefold_sql::{Candidate, LOOK_EVERY, RemoteState, StateKey};
 use parking_lot::Mutex;
@@ -28,15 +29,24 @@ use crate::{
     observe::{Exposed, Metrics},
     respond::{GateError, RouteError},
     serve::{Handing, Handler, Health, Holder, Published, Served, StateDir},
+    store::Earlier,
+    stores::{Hearing, SHOWN_PATH, Told},
 };
 use kubefold_serving::{Shutdown, caller::Caller, impersonation::Impersonation};
-use kubefold_wire::{body::Body, status::Status};
+use kubefold_wire::{
+    body::{Body, BodyError},
+    resource::Gvr,
+    status::Status,
+};
 
 /// For the process that has the state to share its certificate authority, after it began.
 const AUTHORITY_WAIT: Duration = Duration::from_secs(20);
 const NO_AUTHORITY: &str = "the process that has the state shares no certificate authority; give it the same --state-key-file, and start it before this one";
 /// For answers to leave that say that the former holder is gone. Then this process serves by itself.
 const TAKEOVER_GRACE: Duration = Duration::from_secs(1);
+
+/// What the holder shows is asked for again after this.
+const HEAR_AGAIN: Duration = Duration::from_secs(1);
 
 /// What a standby came to.
 pub(super) enum Waited {
@@ -45,6 +55,8 @@ pub(super) enum Waited {
         state: Arc<RemoteState>,
         /// On which connections come in meanwhile; none where nothing was served.
         socket: Option<TcpListener>,
+        /// What the former holder showed.
+        told: HashMap<Gvr, Earlier>,
     },
     /// It was told to end, and has.
     Ended,
@@ -62,7 +74,7 @@ pub(super) async fn wait(
     ending: &CancellationToken,
 ) -> anyhow::Result<Waited> {
     let mut candidate = match authority(candidate, state, key, ending).await? {
-        Some(Looked::Taken(state)) => return Ok(Waited::Taken { state, socket: None }),
+        Some(Looked::Taken(state)) => return Ok(Waited::Taken { state, socket: None, told: HashMap::new() }),
         Some(Looked::Waits(candidate)) => *candidate,
         None => return Ok(Waited::Ended),
     };
@@ -73,7 +85,8 @@ pub(super) async fn wait(
     candidate.announce(announcement(options, front.address));
     let socket = front.door.socket()?;
     let (shutdown, tasks) = (Shutdown::default(), TaskTracker::new());
-    let holder = serve(options, config, state, front, &shutdown, &tasks)?;
+    let told = Arc::new(Told::default());
+    let holder = serve(options, config, state, front, &told, &shutdown, &tasks)?;
     holder.see(candidate.waits());
     tracing::info!(address = %options.serving.listen, holder = holder.told(), "waits for the state as a standby");
     let taken = taken(candidate, &holder, ending).await;
@@ -87,7 +100,8 @@ pub(super) async fn wait(
     }
     tasks.wait().await;
     holder.end();
-    Ok(taken?.map_or(Waited::Ended, |state| Waited::Taken { state, socket: Some(socket) }))
+    let took = |state| Waited::Taken { state, socket: Some(socket), told: told.take() };
+    Ok(taken?.map_or(Waited::Ended, took))
 }
 
 /// Serves as a standby, until it is shut down.
@@ -96,6 +110,7 @@ fn serve(
     config: &Config,
     state: &Arc<StateDir>,
     front: Front,
+    told: &Arc<Told>,
     shutdown: &Shutdown,
     tasks: &TaskTracker,
 ) -> anyhow::Result<Arc<Holder>> {
@@ -108,7 +123,10 @@ fn serve(
     let handing = Handing::new(Arc::clone(&holder), until.clone());
     let mut metrics = Metrics::default();
     metrics.room("certificate", |room| expiries.register(room));
-    metrics.room("replica", |room| handing.register(room));
+    metrics.room("replica", |room| {
+        handing.register(room);
+        told.register(room);
+    });
     metrics.room("state", |room| {
         room.register("held", HELD, ConstGauge::new(0_i64));
     });
@@ -140,9 +158,32 @@ fn serve(
         state: Arc::clone(state),
     };
     tasks.spawn(until.clone().run_until_cancelled_owned(renewal.run()));
+    tasks.spawn(until.clone().run_until_cancelled_owned(hears(Arc::clone(&holder), Arc::clone(told))));
     let (probed, until) = (Arc::clone(&holder), until.clone());
     tasks.spawn(async move { until.run_until_cancelled(probed.probe()).await });
     Ok(holder)
+}
+
+/// Hears what the holder shows, so that this process goes on from there if that one is killed.
+///
+/// Cancel: safe; what is known stays.
+async fn hears(holder: Arc<Holder>, told: Arc<Told>) {
+    loop {
+        let heard = hear(&holder, &told).await;
+        tracing::debug!(?heard, kinds = told.kinds(), "what the holder shows is not told any more");
+        sleep(HEAR_AGAIN).await;
+    }
+}
+
+/// Errors: the holder cannot be reached, ends, or tells what this version does not know.
+async fn hear(holder: &Holder, told: &Told) -> Result<(), BodyError> {
+    let (mut body, mut hearing) = (holder.ask(SHOWN_PATH).await?, Hearing::to(told));
+    while let Some(frame) = body.frame().await {
+        if let Ok(bytes) = frame?.into_data() {
+            hearing.push(&bytes)?;
+        }
+    }
+    Ok(())
 }
 
 /// What one look came to.

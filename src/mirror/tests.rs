@@ -20,8 +20,8 @@ use crate::{
     config::{MemberName, load_text},
     search::{Parameters, sql::Selection},
     store::{
-        Earlier, FleetStore, Identities, KindSpec, LogLimits, Naming, Report, ReportedObject, Revisions, Shared,
-        unix_micros,
+        Earlier, FleetStore, Identities, KindSpec, LogLimits, Naming, Report, ReportedObject, Revision, Revisions,
+        Shared, unix_micros,
     },
 };
 

@@ -17,6 +17,7 @@ use crate::{
         monitor::Health,
         traffic::{Came, Served},
     },
+    stores::SHOWN_PATH,
     view::{Mode, through_proxy},
 };
 use kubefold_serving::{
@@ -58,7 +59,11 @@ pub struct Gate<H> {
     authentication: Option<Arc<Authentication>>,
     audit: Option<Arc<AuditLog>>,
     handing: Option<Arc<Handing>>,
+    telling: Option<Telling>,
 }
+
+/// Gives what other replicas are told, for as long as they read.
+pub type Telling = Arc<dyn Fn() -> Body + Send + Sync>;
 
 /// Who asks, and as long as what that is known.
 struct Login {
@@ -80,6 +85,7 @@ impl<H: Handler> Gate<H> {
             authentication: None,
             audit: None,
             handing: None,
+            telling: None,
         }
     }
 
@@ -96,6 +102,11 @@ impl<H: Handler> Gate<H> {
     /// Has events of requests written to a log.
     pub fn audited(self, audit: Option<Arc<AuditLog>>) -> Self {
         Self { audit, ..self }
+    }
+
+    /// Has other replicas told what this one shows.
+    pub fn telling(self, telling: Option<Telling>) -> Self {
+        Self { telling, ..self }
     }
 
     /// Has everything but health and metrics handed on to the replica that has the state.
@@ -145,6 +156,12 @@ impl<H: Handler> Gate<H> {
             seat.belongs_to(&bearer.caller.user);
         }
         Some(borne(authentication, bearer))
+    }
+
+    /// What another replica asks for that waits for this one's place. `None`: it is no such request.
+    fn told(&self, request: &Request<Incoming>, peer: &Peer) -> Option<Body> {
+        let telling = self.telling.as_ref().filter(|_| request.uri().path() == SHOWN_PATH)?;
+        (peer.is_replica_at(UnixTime::now()) && replica::is_own(request.headers())).then(|| telling())
     }
 
     /// What has to run besides: it lets go of answers that their clients do not take.
@@ -216,6 +233,9 @@ impl<H: Handler> Answer for Gate<H> {
             if Handing::is_for_holder(request.uri().path()) {
                 return Ok(handing.hand_on(request, peer).await);
             }
+        }
+        if let Some(told) = self.told(&request, peer) {
+            return Ok(Response::new(told));
         }
         let passed_on = replica::passed_on(&mut request, peer);
         let peer = passed_on.as_ref().unwrap_or(peer);

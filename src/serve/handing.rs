@@ -32,6 +32,7 @@ use crate::{
         holder::{Holder, HolderLink},
         traffic::Came,
     },
+    stores::SHOWN_PATH,
     upstream::{Failure, impersonate::strip_hop_by_hop, tunnel::join},
     view::Mode,
 };
@@ -105,7 +106,7 @@ impl Handing {
     /// Whether a request is not for this process alone, such as one for its health and its metrics.
     pub(super) fn is_for_holder(path: &str) -> bool {
         let path = Mode::split(path).1;
-        HealthPath::of(path).is_none() && Exposed::at(path).is_none()
+        HealthPath::of(path).is_none() && Exposed::at(path).is_none() && path != SHOWN_PATH
     }
 
     /// Answers what another replica hands on to this one, which has not the state either.

@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
+use http::{Request, StatusCode, Uri};
 use kubefold_sql::Waits;
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::sleep};
@@ -13,6 +14,7 @@ use crate::{
     upstream::{Failure, replica::ReplicaLink},
 };
 use kubefold_serving::{health::Check, tls::Tls};
+use kubefold_wire::body::{Body, empty};
 
 /// How often it is looked whether the holder answers, and for how long that is waited for.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
@@ -110,6 +112,21 @@ impl Holder {
                 () = sleep(PROBE_EVERY) => {}
                 () = self.changed.notified() => {}
             }
+        }
+    }
+
+    /// Asks it for what only replicas are told.
+    ///
+    /// Errors: it cannot be reached, or has no such path: it is of an earlier version. Cancel: safe.
+    pub async fn ask(&self, path: &'static str) -> Result<Body, Failure> {
+        let way = self.seen.lock().way.clone();
+        let way = way.ok_or_else(|| Failure::Request(self.told().into()))?;
+        let mut request = Request::new(empty());
+        *request.uri_mut() = Uri::from_static(path);
+        let response = way.link.send(request).await?;
+        match response.status() {
+            StatusCode::OK => Ok(response.into_body()),
+            status => Err(Failure::Answer(format!("it answers {}", status.as_u16()).into())),
         }
     }
 

@@ -20,7 +20,7 @@ mod tests;
 mod traffic;
 
 pub use audit::{AuditError, AuditOptions, Auditing};
-pub use gate::{Gate, Handler};
+pub use gate::{Gate, Handler, Telling};
 pub use handing::Handing;
 pub use holder::Holder;
 pub use monitor::{Health, Monitor};

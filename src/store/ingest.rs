@@ -75,7 +75,8 @@ impl Sequencer {
         source: Source,
     ) -> Option<Ingested> {
         let at = self.index_of(member)?;
-        self.is_filling = source == Source::List && !self.opened && !self.parts_only;
+        let is_filled = self.opened || self.recognizing.as_ref().is_some_and(|recognizing| recognizing.is_filled);
+        self.is_filling = source == Source::List && !is_filled && !self.parts_only;
         let mut scratch = std::mem::take(&mut self.scratch);
         if self.is_outdated(&prepared) {
             self.prepare_again(at, &mut prepared, &mut scratch);

@@ -167,10 +167,12 @@ impl Log {
         Self { ring, limits }
     }
 
-    /// Watches may begin at `floor` or above.
+    /// Watches may begin at `floor` or above. What was logged before counts for nothing.
     pub(super) fn open_at(&self, floor: Revision) {
         let mut inner = self.ring.inner.lock();
-        (inner.floor, inner.head) = (floor, floor);
+        self.limits.account.used.fetch_sub(inner.bytes, Ordering::Relaxed);
+        inner.records.clear();
+        (inner.floor, inner.head, inner.unknown, inner.bytes) = (floor, floor, None, 0);
     }
 
     /// Goes on behind an earlier process, whose newest event was at `head`, and which gave out revisions up to `last` until then. Another
@@ -235,6 +237,13 @@ impl Log {
             out.push(Arc::clone(record));
         }
         ReadAfter::Read
+    }
+
+    /// The deletions up to a revision, oldest first.
+    pub(super) fn deletions(&self, up_to: Revision) -> Vec<Arc<Record>> {
+        let inner = self.ring.inner.lock();
+        let is_one = |record: &&Arc<Record>| record.event_type == EventType::Deleted && record.revision <= up_to;
+        inner.records.iter().filter(is_one).map(Arc::clone).collect()
     }
 
     /// The stream of an interest; none for everything.

@@ -38,6 +38,7 @@ mod project;
 mod proof;
 mod published;
 mod recent;
+mod recognizing;
 mod record;
 mod references;
 mod referrers;
@@ -63,7 +64,7 @@ mod watchers;
 
 pub use audience::{Audience, Sight};
 pub use document::Document;
-pub use earlier::{Earlier, digest_of};
+pub use earlier::{Earlier, Later, digest_of};
 pub use entry::{Entry, Holders, Key};
 pub use fleet_store::{FleetStore, SLICE_ITEMS_MAX, UNDONE_MAX};
 pub use frames::{FrameKey, Selector, SelectorId, Transition, Written};

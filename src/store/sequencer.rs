@@ -15,7 +15,6 @@ use crate::{
     store::{
         dependents::Dependents,
         dress::{Dressing, Epoch},
-        earlier::Recognizing,
         entry::{Entry, Key},
         fold::Fold,
         identities::{Identities, Referent},
@@ -26,6 +25,7 @@ use crate::{
         nodes::Nodes,
         parts::Parts,
         published::{MemberView, MemberViews, Published},
+        recognizing::Recognizing,
         references::ReferredKinds,
         revision::{Revision, Revisions},
         rewrite::Facts,
@@ -92,11 +92,6 @@ impl MemberState {
     pub(super) fn forget_gone(&mut self) {
         let position = self.position;
         self.gone.retain(|_, gone_at| *gone_at > position);
-    }
-
-    /// Says whether something is known to be gone of which the member has yet to tell.
-    pub(super) fn is_ahead(&self) -> bool {
-        self.gone.values().any(|gone_at| *gone_at > self.position)
     }
 
     /// Says whether a member-local object is one that the last full list should have seen, and did not.
@@ -334,9 +329,7 @@ impl Sequencer {
         if let Some(previous) = &previous {
             entry.share_key(previous.shared_key());
         }
-        if let Some(recognizing) = &mut self.recognizing {
-            recognizing.replaces(previous.as_deref(), Some(&mut entry));
-        }
+        let is_news = self.is_news(previous.as_deref(), Some(&mut entry));
         let entry = Arc::new(entry);
         self.dependents.change(previous.as_deref(), Some(&entry));
         self.follow_uids(previous.as_ref(), Some(&entry));
@@ -347,7 +340,7 @@ impl Sequencer {
         self.nodes.replace(previous.as_deref(), Some(&entry));
         self.tally.replace(previous.as_deref(), Some(&entry));
         let event_type = if previous.is_some() { EventType::Modified } else { EventType::Added };
-        self.emit(entry.revision, event_type, Arc::clone(&entry), previous);
+        self.emit(is_news, entry.revision, event_type, Arc::clone(&entry), previous);
         entry
     }
 
@@ -355,14 +348,12 @@ impl Sequencer {
     pub(super) fn put_parts(&mut self, held: &Arc<Entry>, parts: Parts) {
         let revision = parts.revision;
         let mut entry = held.with_parts(parts);
-        if let Some(recognizing) = &mut self.recognizing {
-            recognizing.replaces(Some(held), Some(&mut entry));
-        }
+        let is_news = self.is_news(Some(held), Some(&mut entry));
         let entry = Arc::new(entry);
         self.follow_uids(Some(held), Some(&entry));
         self.objects.insert(entry.shared_key().clone(), Arc::clone(&entry));
         self.tally.replace(Some(held), Some(&entry));
-        self.emit(revision, EventType::Modified, entry, Some(Arc::clone(held)));
+        self.emit(is_news, revision, EventType::Modified, entry, Some(Arc::clone(held)));
     }
 
     /// Makes a visible object vanish and logs its deletion.
@@ -374,9 +365,7 @@ impl Sequencer {
     /// The same as of a revision that was taken before.
     pub(super) fn remove_visible_at(&mut self, key: &str, revision: Revision) {
         let Some(entry) = self.objects.remove(key) else { return };
-        if let Some(recognizing) = &mut self.recognizing {
-            recognizing.replaces(Some(&entry), None);
-        }
+        let is_news = self.is_news(Some(&entry), None);
         if !entry.folded
             && let Some(state) = entry.holders.first().cloned().and_then(|name| self.member_mut(&name))
         {
@@ -387,7 +376,7 @@ impl Sequencer {
         count(&mut self.counts, entry.namespace(), -1);
         self.nodes.replace(Some(&entry), None);
         self.tally.replace(Some(&entry), None);
-        self.emit(revision, EventType::Deleted, entry, None);
+        self.emit(is_news, revision, EventType::Deleted, entry, None);
     }
 
     fn follow_uids(&mut self, before: Option<&Arc<Entry>>, after: Option<&Arc<Entry>>) {
@@ -404,10 +393,23 @@ impl Sequencer {
         self.objects.get(member_local_key).is_some_and(|entry| !entry.folded && entry.holders.first() == Some(member))
     }
 
-    fn emit(&mut self, revision: Revision, event_type: EventType, entry: Arc<Entry>, previous: Option<Arc<Entry>>) {
+    /// Says whether a change is to be logged: watchers are told of it. While it is found out what an earlier process showed, `after`
+    /// may get the revision that it had then.
+    fn is_news(&mut self, before: Option<&Entry>, after: Option<&mut Entry>) -> bool {
+        self.opened || self.recognizing.as_mut().is_some_and(|recognizing| recognizing.replaces(before, after))
+    }
+
+    fn emit(
+        &mut self,
+        is_news: bool,
+        revision: Revision,
+        event_type: EventType,
+        entry: Arc<Entry>,
+        previous: Option<Arc<Entry>>,
+    ) {
         self.head = revision;
         self.news = true;
-        if self.opened {
+        if is_news {
             self.log.push(revision, event_type, entry, previous);
         }
     }

@@ -78,10 +78,11 @@ impl Stores {
 
     fn write_end(&self, mirror: &Mirror) -> Result<(), MirrorError> {
         self.write_changes(mirror, &mut self.mirrored.lock())?;
+        let last = self.shared().revisions.last();
         for running in self.all_running() {
             let (store, gvr) = (&running.store, &running.store.spec().gvr);
             if running.together.is_some()
-                && let Some(shown) = store.shown()
+                && let Some(shown) = store.shown(last)
             {
                 mirror.keep_shown(gvr, &shown)?;
             }

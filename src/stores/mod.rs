@@ -25,8 +25,10 @@ mod readiness;
 mod ready;
 mod resumption;
 mod stored;
+mod telling;
 #[cfg(test)]
 pub(crate) mod tests;
+mod told;
 mod written;
 
 use std::{
@@ -55,7 +57,7 @@ use crate::{
     placement::{moved::Moved, policy::Rules},
     respond::StoresError,
     search::Collection,
-    store::{FleetStore, GroupKind, Hold, KindSpec, LockHolds, Naming, Referent, Shared},
+    store::{Earlier, FleetStore, GroupKind, Hold, KindSpec, LockHolds, Naming, Referent, Shared},
 };
 use kubefold_wire::resource::{EVENT_GROUPS, Gvr};
 
@@ -75,6 +77,7 @@ pub use {
     progress::{FILLING_WAIT_MAX, Filling},
     proof::{Scope, Unproven},
     ready::{Reading, Ready, UNKNOWN_WAIT_MAX},
+    told::{Hearing, SHOWN_PATH, Told},
 };
 
 /// A store that nobody has used for so long stops, unless a member is down.
@@ -113,6 +116,8 @@ pub struct Stores {
     mirror: OnceLock<Arc<Mirror>>,
     /// What of the stores is in the mirror.
     mirrored: Mutex<Mirrored>,
+    /// What another process showed, until a store goes on from there.
+    told: Mutex<HashMap<Gvr, Earlier>>,
     /// Why the mirror's tables cannot be written, while they cannot.
     unwritable: watch::Sender<Option<MirrorError>>,
     /// Bytes of objects; whoever would begin a further store above it is refused.
@@ -200,6 +205,7 @@ impl Stores {
             lock_holds: Arc::default(),
             mirror: OnceLock::new(),
             mirrored: Mutex::default(),
+            told: Mutex::default(),
             unwritable: watch::Sender::new(None),
             bytes_max: AtomicU64::new(u64::MAX),
             tasks,

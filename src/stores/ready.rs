@@ -209,6 +209,13 @@ impl Stores {
         until.filter(|until| *until > Instant::now())
     }
 
+    /// Says whether there is a member of a store that may soon say what is new: it is not down, and has not been brought up to date.
+    pub(super) fn awaits_members(&self, running: &Running) -> bool {
+        let is_up = |member: &&Arc<Member>| !member.health().is_down();
+        self.resuming_until(running, Reading::default()).is_some()
+            || self.unknown(running, None).iter().any(|member| is_up(&member))
+    }
+
     /// Members whose objects of this kind have not been held completely since kubefold started.
     pub fn unknown(&self, running: &Running, only: Option<&MemberName>) -> Vec<Arc<Member>> {
         self.unknown_to(running, Reading { only, ..Reading::default() })

@@ -1,16 +1,17 @@
 //! What clients notice of a kubefold that ends in order and starts again: nothing.
 
-use std::{collections::BTreeSet, path::Path, time::Duration};
+use std::{collections::BTreeSet, fs, time::Duration};
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use testbed::{
-    Api, FleetFile, Informer, Kubefold, MemberOptions, Testbed, eventually,
+    Api, FleetFile, Informer, Kubefold, MemberOptions, Relay, StateEngine, StateServer, Testbed, eventually,
     objects::{CONFIG_MAPS, create, create_many, delete, update},
 };
 
-use crate::standby::key_file;
+use crate::standby::{key_file, serves};
 
 const SOON: Duration = Duration::from_secs(60);
 const CONFIG_MAPS_OF_DEFAULT: &str = "/api/v1/namespaces/default/configmaps";
@@ -41,8 +42,14 @@ impl Client {
 
     /// What it is told until the server ends the watch, or until so many events have come: types and names.
     pub(crate) async fn told(&mut self, api: &Api, most: usize) -> Vec<(String, String)> {
+        self.told_for(api, most, 3600).await
+    }
+
+    /// The same by a watch that lasts so many seconds.
+    async fn told_for(&mut self, api: &Api, most: usize, seconds: usize) -> Vec<(String, String)> {
         let Self { path, revision: from } = *self;
-        let asked = format!("{path}?watch=true&allowWatchBookmarks=true&resourceVersion={from}");
+        let asked =
+            format!("{path}?watch=true&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds={seconds}");
         let mut watch = api.watch(&asked).await;
         let mut told = Vec::new();
         while let Some(event) = watch.next(SOON).await {
@@ -80,11 +87,13 @@ async fn all(api: &Api, path: &str) -> BTreeSet<(String, String)> {
     items.iter().map(|item| (text(&item["metadata"]["uid"]), text(&item["metadata"]["resourceVersion"]))).collect()
 }
 
+fn file(bed: &Testbed) -> FleetFile {
+    FleetFile::default().member(&bed["east"], 1).member(&bed["west"], 1)
+}
+
 /// Two members with controllers, and a placed Deployment whose pods run.
-async fn fleet(bed: &Testbed, folder: &Path) -> Kubefold {
-    let key = folder.join("key");
-    let file = FleetFile::default().member(&bed["east"], 1).member(&bed["west"], 1);
-    let fleet = Kubefold::start_with(&file, &["--state-key-file", key_file(&key)]).await;
+async fn fleet(bed: &Testbed, flags: &[&str]) -> Kubefold {
+    let fleet = Kubefold::start_with(&file(bed), flags).await;
     let api = fleet.api().await;
     let metadata = json!({"name": "placed", "namespace": "default"});
     api.create(
@@ -134,7 +143,8 @@ async fn an_orderly_restart_costs_clients_nothing_and_a_kill_a_list() {
     create_many(east, "many", 30, 100).await;
     create_many(west, "many", 30, 100).await;
     let folder = tempfile::tempdir().unwrap();
-    let fleet = fleet(&bed, folder.path()).await;
+    let key = folder.path().join("key");
+    let fleet = fleet(&bed, &["--state-key-file", key_file(&key)]).await;
     let api = fleet.api().await;
     let informer = Informer::start(&fleet.kubeconfig(), None, "configmaps", true);
     informer.synced(SOON).await;
@@ -200,4 +210,81 @@ async fn an_orderly_restart_costs_clients_nothing_and_a_kill_a_list() {
     let api = fleet.api().await;
     assert_eq!(clients[0].told(&api, usize::MAX).await, [("ERROR".to_owned(), "Expired".to_owned())]);
     assert_eq!(all(&api, CONFIG_MAPS).await.len(), before[0].len() + 1);
+}
+
+/// The value of a metric without labels.
+async fn metric(api: &Api, name: &str) -> u64 {
+    let metrics = api.request(Method::GET, "/metrics", "").await.to_string();
+    let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
+    value.unwrap_or_else(|| panic!("{name} {metrics}"))
+}
+
+fn events(all: &[(&str, &str)]) -> BTreeSet<(String, String)> {
+    all.iter().map(|(event_type, name)| ((*event_type).to_owned(), (*name).to_owned())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn watches_go_on_at_a_standby_when_the_holder_is_killed() {
+    let bed = Testbed::start(&["east", "west"], MemberOptions::with_workloads(1)).await;
+    let (east, west) = (&bed["east"], &bed["west"]);
+    create_many(east, "many", 30, 100).await;
+    create_many(west, "many", 30, 100).await;
+    let (server, folder) = (StateServer::start(StateEngine::Postgres), tempfile::tempdir().unwrap());
+    let (url, key) = (folder.path().join("url"), folder.path().join("key"));
+    fs::write(&url, server.url()).unwrap();
+    let flags = ["--state-url-file", url.to_str().unwrap(), "--state-key-file", key_file(&key)];
+    let first = fleet(&bed, &flags).await;
+    let second = Kubefold::launch_with(&file(&bed), &flags);
+    second.ready().await;
+    let balancer = Relay::among(&[first.addr(), second.addr()]).await;
+    let informer = Informer::start(&first.kubeconfig_through(&balancer), None, "configmaps", true);
+    informer.synced(SOON).await;
+    let api = first.api().await;
+    quiet(&api).await;
+
+    let mut clients = Vec::new();
+    for path in PATHS {
+        clients.push(Client::new(&api, path).await);
+    }
+    let mut before = Vec::new();
+    for path in PATHS {
+        before.push(all(&api, path).await);
+    }
+    // What is told a moment before the kill: the mirror is half a second behind.
+    create(east, "new", "x").await;
+    create(east, "short", "x").await;
+    update(west, "many-00001", "x").await;
+    delete(east, "many-00002").await;
+    delete(east, "short").await;
+    let told: BTreeSet<(String, String)> = clients[0].told(&api, 5).await.into_iter().collect();
+    let changes =
+        [("ADDED", "new@east"), ("ADDED", "short@east"), ("DELETED", "short@east"), ("DELETED", "many-00002@east")];
+    assert_eq!(told, events(&[&changes[..], &[("MODIFIED", "many-00001@west")]].concat()));
+    let standby = second.api().await;
+    eventually(SOON, async || {
+        let shown = metric(&standby, "kubefold_replica_shown_revision").await;
+        if shown >= clients[0].revision { Ok(()) } else { Err(format!("{shown} {}", second.log())) }
+    })
+    .await;
+    assert!(metric(&standby, "kubefold_replica_resumable_kinds").await >= PATHS.len() as u64);
+    first.kill9();
+    let began = Instant::now();
+    // What happens meanwhile is told once, and nothing else is.
+    create(west, "meanwhile", "x").await;
+    serves(&second, "kill -9, with watches that go on,", began).await;
+    create(east, "last", "x").await;
+    let api = second.api().await;
+    let told: BTreeSet<(String, String)> = clients[0].told(&api, 2).await.into_iter().collect();
+    assert_eq!(told, events(&[("ADDED", "meanwhile@west"), ("ADDED", "last@east")]), "{}", second.log());
+    for (at, client) in clients.iter_mut().enumerate().skip(1) {
+        assert_eq!(client.told_for(&api, 1, 1).await, [], "{} {}", PATHS[at], second.log());
+        assert_eq!(all(&api, PATHS[at]).await, before[at], "each object has the revision that it had: {}", PATHS[at]);
+    }
+    eventually(SOON, async || {
+        let heard = ["ADD", "UPDATE", "DELETE"].map(|kind| informer.events_of(kind).len());
+        let wanted = [before[0].len() + 4, 1, 2];
+        (heard == wanted).then_some(()).ok_or_else(|| format!("{heard:?} {wanted:?} {}", informer.errors()))
+    })
+    .await;
+    assert!(!informer.errors().contains("too old"), "{}", informer.errors());
 }

@@ -153,6 +153,11 @@ fn bytes_item(certificate: &CertificateDer<'_>) -> Option<HeaderValue> {
     HeaderValue::try_from(format!(":{}:", STANDARD.encode(certificate))).ok()
 }
 
+/// Whether a request on a replica's connection is its own, and not one that it hands on.
+pub fn is_own(headers: &HeaderMap) -> bool {
+    !PASSED_ON.iter().any(|name| headers.contains_key(name))
+}
+
 /// Takes out of a request what only a replica may say. On a replica's connection it counts: the client that comes back is the one
 /// that the replica has, and the request has its address and its `Connection`.
 pub fn passed_on<B>(request: &mut Request<B>, peer: &Arc<Peer>) -> Option<Arc<Peer>> {

@@ -14,6 +14,8 @@ pub(crate) enum Stage {
     Filling,
     /// They follow their members.
     Following,
+    /// The store goes on where that of the earlier process ended, or it is known that it cannot.
+    Decided,
 }
 
 /// The reflectors of one store.

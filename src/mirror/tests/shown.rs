@@ -14,11 +14,11 @@ fn what_was_shown_last_is_there_for_the_next_process() {
     let mut world = World::new("configmaps", "ConfigMap");
     world.event("one", Some("x"));
     let gvr = world.of.gvr.clone();
-    assert_eq!(world.store.shown(), None, "nobody has read it");
+    assert_eq!(world.store.shown(Revision(0)), None, "nobody has read it");
     world.store.open();
     for text in ["y", "z"] {
         world.event("one", Some(text));
-        let shown = world.store.shown().unwrap();
+        let shown = world.store.shown(Revision(0)).unwrap();
         let mirror = opened(&directory);
         mirror.keep_shown(&gvr, &shown).unwrap();
         assert_eq!(mirror.shown(&gvr), Some(shown.clone()));
@@ -41,7 +41,7 @@ fn what_was_shown_of_secrets_is_encrypted() {
     let mut world = World::new("secrets", "Secret");
     world.store.open();
     world.event("one", Some("x"));
-    let (gvr, shown) = (world.of.gvr.clone(), world.store.shown().unwrap());
+    let (gvr, shown) = (world.of.gvr.clone(), world.store.shown(Revision(0)).unwrap());
     keyed(1).keep_shown(&gvr, &shown).unwrap();
     assert_eq!(Earlier::decode(&row(&directory)), None);
     assert_eq!(keyed(1).shown(&gvr), Some(shown));

@@ -8,6 +8,7 @@ use kubefold_sql::Waits;
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair};
 
 use super::*;
+use crate::stores::SHOWN_PATH;
 use kubefold_serving::{Answer, Closed, peer::Peer};
 
 /// A client's certificate of an authority, and its key.
@@ -150,6 +151,35 @@ async fn only_a_replica_says_what_its_clients_have_shown() {
     );
     let seen = text(edge.ask(address, Some(&admin), Method::GET, "/headers", &all).await).await.1;
     assert_eq!(seen, "audit-id");
+}
+
+#[tokio::test]
+async fn what_is_shown_is_told_to_replicas_alone() {
+    let mut edge = edge(Limits::default()).await;
+    let standby = edge.standby(Some(edge.address)).await;
+    let [admin, replica] = ["admin", "replica"].map(|name| edge.identity(name));
+    let address = edge.address;
+    let told = standby.holder.ask(SHOWN_PATH).await.unwrap().collect().await.unwrap().to_bytes();
+    assert_eq!(told, "what is shown");
+    let shows = [("client-cert", item(&admin[0]))];
+    let mut said = async |address, identity: Option<&[String; 2]>, headers: &[(&'static str, HeaderValue)]| {
+        text(edge.ask(address, identity, Method::GET, SHOWN_PATH, headers).await).await
+    };
+    for (address, identity, headers) in [
+        (address, None, &[][..]),
+        (address, Some(&admin), &[]),
+        // A replica's client.
+        (address, Some(&replica), &shows),
+        (standby.address, Some(&admin), &[]),
+        (standby.address, Some(&replica), &[]),
+    ] {
+        let (code, said) = said(address, identity, headers).await;
+        assert!(said != "what is shown", "{code} {said}");
+    }
+    // Nobody has the state.
+    standby.holder.end();
+    assert!(standby.holder.ask(SHOWN_PATH).await.is_err());
+    standby.until.cancel();
 }
 
 #[tokio::test]

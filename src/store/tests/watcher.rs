@@ -24,6 +24,10 @@ impl Watcher {
         Self { cursor, objects: objects(snapshot, &interest), interest }
     }
 
+    pub(super) fn interest(&self) -> &Interest {
+        &self.interest
+    }
+
     /// Another process answers: it goes on where it is, or begins anew.
     pub(super) fn meets(&mut self, store: &FleetStore, goes_on: bool) {
         if goes_on {
