@@ -79,6 +79,13 @@ impl World<'_> {
         .await
     }
 
+    /// Watches that the holder has told to list again.
+    async fn expired(&self) -> u64 {
+        let metrics = self.replicas[self.holder(None).await].request(Method::GET, "/metrics", "").await.to_string();
+        let expired = metrics.lines().filter(|line| line.starts_with("kubefold_store_expired_watches_total{"));
+        expired.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+    }
+
     async fn suffer(&self, trouble: Trouble) {
         let holder = self.holder(None).await;
         let (replica, began) = (&self.replicas[holder], Instant::now());
@@ -167,11 +174,12 @@ async fn informers_hold_what_the_members_hold(engine: StateEngine) {
     let seed = env::var("KUBEFOLD_REPLICAS_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_default();
     let (world, until) = (World { replicas, balancer, server: &server, member: members[1] }, CancellationToken::new());
     let trouble = async {
-        for trouble in Trouble::all(seed) {
-            calm(&informers).await;
-            world.suffer(trouble).await;
-        }
         calm(&informers).await;
+        for trouble in Trouble::all(seed) {
+            world.suffer(trouble).await;
+            calm(&informers).await;
+            figure(&format!("{trouble:?}: {} watches have begun anew at the holder", world.expired().await));
+        }
         until.cancel();
     };
     let (east, west, ()) = tokio::join!(churn(members[0], &until), churn(members[1], &until), trouble);

@@ -239,7 +239,7 @@ async fn hung(first: &Kubefold, second: &Kubefold, members: [&Member; 2], to_wes
     assert!(!status.success() && first.log().contains("since; this process writes nothing more"), "{}", first.log());
     drop(writing);
     agree(second, members, "kept", &["", "1"]).await;
-    assert!(revision(second).await > before, "revisions rise");
+    assert!(revision(second).await >= before, "revisions do not fall");
     // Whatever became of it: from here on it is there.
     let made = second.request(Method::POST, DEFAULT, body("kept", "1")).await;
     assert!([StatusCode::CREATED, StatusCode::CONFLICT].contains(&made.status), "{made}");
