@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use tokio::{
     sync::watch,
-    time::{Instant, Sleep, sleep_until},
+    time::{Instant, Sleep, sleep_until, timeout_at},
 };
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
@@ -47,6 +47,11 @@ const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// How often a watch looks whether every member is current, and again for what it could not take in.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// When nothing has come for so long while kubefold ends, nothing more will.
+const LAST_EVENT_WITHIN: Duration = Duration::from_millis(50);
+/// But it is not waited for longer.
+const LAST_EVENTS_WITHIN: Duration = Duration::from_secs(1);
 
 /// In this time a client has taken the objects of a watch's beginning: they are held for it. As long as a continue token
 /// lives.
@@ -95,6 +100,8 @@ pub(super) struct Watcher {
     /// For the next event in time, of whatever kind it is. Kept, as making one takes a lock that all share.
     alarm: Pin<Box<Sleep>>,
     drained: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// While kubefold ends: all events of the kind, and until when they are waited for.
+    last: Option<(watch::Receiver<u64>, Instant)>,
     /// An event went out.
     has_told: bool,
     over: bool,
@@ -140,6 +147,7 @@ impl Watcher {
             unsent: VecDeque::new(),
             alarm: Box::pin(sleep_until(watched.deadline)),
             drained: Box::pin(watched.drain.clone().cancelled_owned()),
+            last: None,
             has_told: false,
             over: watched.deadline <= now,
             notes: audit::notes(),
@@ -192,8 +200,9 @@ impl Watcher {
                 self.next_bookmark = next_bookmark(true, Instant::now(), self.watched.deadline);
                 return Some(self.bookmark(false).into());
             }
-            self.wait().await;
-            if self.watched.drain.is_cancelled() {
+            if !self.watched.drain.is_cancelled() {
+                self.wait().await;
+            } else if !self.hears_more().await {
                 self.over = true;
                 if self.next_bookmark.is_some() {
                     return Some(self.bookmark(false).into());
@@ -270,6 +279,19 @@ impl Watcher {
             () = self.alarm.as_mut() => {}
             () = self.drained.as_mut() => {}
         }
+    }
+
+    /// While kubefold ends, waits for the last events of the kind: what was on its way when members were left, and what answers to
+    /// writes bring. The next process begins behind all of them, whomever they concern. Says whether there was one.
+    async fn hears_more(&mut self) -> bool {
+        let now = Instant::now();
+        let Some((changes, until)) = &mut self.last else {
+            // What came before is read once more.
+            self.last = Some((self.store.subscribe(), now + LAST_EVENTS_WITHIN));
+            return true;
+        };
+        let heard = timeout_at((*until).min(now + LAST_EVENT_WITHIN), changes.changed()).await;
+        matches!(heard, Ok(Ok(())))
     }
 
     /// One step of what comes before the log. `None`: there is nothing to give yet, and others get their turn first.

@@ -11,14 +11,22 @@ use std::{
 
 use aws_lc_rs::digest::{Context, SHA256};
 
-use crate::store::{entry::Entry, record::Record, revision::Revision, snapshot::Snapshot};
+use crate::store::{
+    entry::Entry,
+    missing::{Event, Missing},
+    record::Record,
+    revision::Revision,
+    snapshot::Snapshot,
+};
 use kubefold_wire::watch::EventType;
 
 /// What the encoded form begins with.
 const FORMAT: u64 = 2;
 const NUMBER_LEN: usize = size_of::<u64>();
-/// For so long it is known which objects are gone: no mirror is so far behind what was shown that still is of use.
-const GONE_KEPT_FOR: Duration = Duration::from_mins(1);
+/// For so long it is known what was told. No mirror that is of use is further behind, and most clients have heard of it.
+const EVENTS_KEPT_FOR: Duration = Duration::from_mins(1);
+/// But no more of them than these.
+const EVENTS_MAX: usize = 1 << 16;
 
 /// What a process showed of a kind at last. It has no object, and knows each again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +37,10 @@ pub struct Earlier {
     pub(super) last: Revision,
     /// By a number that stands for the key.
     pub(super) objects: HashMap<u64, Known>,
-    /// Numbers that stand for the UIDs of objects that are gone of late, and when they went. None of them comes back.
-    pub(super) gone: VecDeque<(Revision, u64)>,
+    /// Events of late, oldest first.
+    pub(super) events: VecDeque<Event>,
+    /// All of them after this revision.
+    pub(super) since: Revision,
 }
 
 /// How one object was shown.
@@ -48,47 +58,45 @@ pub(super) struct Known {
 pub struct Later {
     /// The revision of the newest event.
     pub(super) head: Revision,
-    /// What has become of objects, oldest first, by what stands for their keys.
-    objects: Vec<(u64, Now)>,
-}
-
-/// What has become of an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Now {
-    Shown(Known),
-    Gone {
-        /// A number that stands for its UID.
-        uid: u64,
-        at: Revision,
-    },
+    /// What has become of objects, oldest first, by what stands for their keys. `None`: it is gone.
+    objects: Vec<(u64, Option<Known>)>,
+    /// The events that did that.
+    events: Vec<Event>,
 }
 
 impl Earlier {
-    /// What a snapshot shows, where `last` is the last revision that was given out, and `deletions` are those of late.
+    /// What a snapshot shows, where `last` is the last revision that was given out, and `events` are all after `since`.
     ///
     /// Shape: reads the bytes of all objects.
-    pub(super) fn of(snapshot: &Snapshot, last: Revision, deletions: &[Arc<Record>]) -> Self {
+    pub(super) fn of(snapshot: &Snapshot, last: Revision, events: &[Arc<Record>], since: Revision) -> Self {
         let known = |entry: &Arc<Entry>| (digest_of(entry.key()), Known::of(entry));
         let (head, last) = (snapshot.revision, last.max(snapshot.revision));
-        let gone = deletions.iter().map(|record| (record.revision, digest_of(record.entry.uid().as_bytes())));
-        Self { head, last, objects: snapshot.objects.values().map(known).collect(), gone: gone.collect() }
+        let events = events.iter().map(|record| Event::of(record)).collect();
+        let mut this = Self { head, last, objects: snapshot.objects.values().map(known).collect(), events, since };
+        this.forget_events();
+        this
     }
 
     /// Takes in what has changed.
     pub fn change(&mut self, later: &Later) {
         self.head = self.head.max(later.head);
         self.last = self.last.max(later.head);
-        for (key, now) in &later.objects {
-            match now {
-                Now::Shown(known) => drop(self.objects.insert(*key, *known)),
-                Now::Gone { uid, at } => {
-                    self.objects.remove(key);
-                    self.gone.push_back((*at, *uid));
-                }
+        for (key, known) in &later.objects {
+            match known {
+                Some(known) => drop(self.objects.insert(*key, *known)),
+                None => drop(self.objects.remove(key)),
             }
         }
-        while self.gone.front().is_some_and(|(at, _)| at.until(later.head) > GONE_KEPT_FOR) {
-            self.gone.pop_front();
+        self.events.extend(&later.events);
+        self.forget_events();
+    }
+
+    fn forget_events(&mut self) {
+        let is_old =
+            |this: &Self, event: &Event| event.at.until(this.head) > EVENTS_KEPT_FOR || this.events.len() > EVENTS_MAX;
+        while let Some(oldest) = self.events.front().copied().filter(|event| is_old(self, event)) {
+            self.events.pop_front();
+            self.since = oldest.at;
         }
     }
 
@@ -107,24 +115,22 @@ impl Earlier {
         self.head
     }
 
-    /// As bytes. Shape: 32 for each object.
+    /// What a log has not that goes on from here.
+    pub(super) fn missing(&self) -> Missing {
+        Missing { since: self.since, head: self.head, events: self.events.iter().copied().collect() }
+    }
+
+    /// As bytes. Shape: 32 for each object and event.
     pub fn encode(&self) -> Vec<u8> {
-        let shown = self.objects.iter().map(|(key, known)| (*key, Now::Shown(*known)));
-        let gone = self.gone.iter().map(|(at, uid)| (0, Now::Gone { uid: *uid, at: *at }));
-        encoded(self.head, self.last, shown.chain(gone))
+        let objects = self.objects.iter().map(|(key, known)| (*key, Some(*known)));
+        encoded([self.head, self.last, self.since], objects, self.events.iter())
     }
 
     /// The same from bytes. `None`: they are none of this version's.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let (head, last, rows) = decoded(bytes)?;
-        let mut this = Self { head, last, objects: HashMap::with_capacity(rows.len()), gone: VecDeque::new() };
-        for (key, now) in rows {
-            match now {
-                Now::Shown(known) => drop(this.objects.insert(key, known)),
-                Now::Gone { uid, at } => this.gone.push_back((at, uid)),
-            }
-        }
-        Some(this)
+        let ([head, last, since], objects, events) = decoded(bytes)?;
+        let objects: Option<_> = objects.map(|(key, known)| Some((key, known?))).collect();
+        Some(Self { head, last, objects: objects?, events: events.collect(), since })
     }
 }
 
@@ -142,14 +148,11 @@ impl Later {
     /// Shape: reads the bytes of their objects.
     pub(super) fn of(head: Revision, records: &[Arc<Record>]) -> Self {
         let change = |record: &Arc<Record>| {
-            let entry = &record.entry;
-            let now = match record.event_type {
-                EventType::Deleted => Now::Gone { uid: digest_of(entry.uid().as_bytes()), at: record.revision },
-                _ => Now::Shown(Known::of(entry)),
-            };
-            (digest_of(entry.key()), now)
+            let is_gone = record.event_type == EventType::Deleted;
+            (digest_of(record.entry.key()), (!is_gone).then(|| Known::of(&record.entry)))
         };
-        Self { head, objects: records.iter().map(change).collect() }
+        let (objects, events) = records.iter().map(|record| (change(record), Event::of(record))).unzip();
+        Self { head, objects, events }
     }
 
     /// Whether it says nothing.
@@ -162,46 +165,61 @@ impl Later {
         self.head
     }
 
-    /// As bytes. Shape: 32 for each event.
+    /// As bytes. Shape: 64 for each event.
     pub fn encode(&self) -> Vec<u8> {
-        encoded(self.head, self.head, self.objects.iter().copied())
+        encoded([self.head; 3], self.objects.iter().copied(), self.events.iter())
     }
 
     /// The same from bytes. `None`: they are none of this version's.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let (head, _, objects) = decoded(bytes)?;
-        Some(Self { head, objects: objects.collect() })
+        let ([head, ..], objects, events) = decoded(bytes)?;
+        Some(Self { head, objects: objects.collect(), events: events.collect() })
     }
 }
 
-/// Two revisions and objects as bytes. The revision of one that is gone is 0.
-fn encoded(head: Revision, last: Revision, objects: impl Iterator<Item = (u64, Now)>) -> Vec<u8> {
-    let mut out = Vec::with_capacity((3 + 4 * objects.size_hint().0) * NUMBER_LEN);
+/// Three revisions, objects and events as bytes. The revision of an object that is gone is 0.
+fn encoded<'a>(
+    revisions: [Revision; 3],
+    objects: impl ExactSizeIterator<Item = (u64, Option<Known>)>,
+    events: impl ExactSizeIterator<Item = &'a Event>,
+) -> Vec<u8> {
+    let mut out = Vec::with_capacity((5 + 4 * (objects.len() + events.len())) * NUMBER_LEN);
     let mut put = |number: u64| out.extend_from_slice(&number.to_le_bytes());
-    [FORMAT, head.0, last.0].into_iter().for_each(&mut put);
-    for (key, now) in objects {
-        let row = match now {
-            Now::Shown(Known { form, revision, parts }) => [key, form, revision.0, parts.0],
-            Now::Gone { uid, at } => [key, uid, 0, at.0],
-        };
-        row.into_iter().for_each(&mut put);
+    let [head, last, since] = revisions.map(|revision| revision.0);
+    [FORMAT, head, last, since, objects.len() as u64].into_iter().for_each(&mut put);
+    for (key, known) in objects {
+        let Known { form, revision, parts } =
+            known.unwrap_or(Known { form: 0, revision: Revision(0), parts: Revision(0) });
+        [key, form, revision.0, parts.0].into_iter().for_each(&mut put);
+    }
+    for Event { at, key, namespace, gone } in events {
+        [at.0, *key, *namespace, *gone].into_iter().for_each(&mut put);
     }
     out
 }
 
+type Row = [[u8; NUMBER_LEN]; 4];
+
 /// The same from bytes. `None`: they are none of this version's.
-fn decoded(bytes: &[u8]) -> Option<(Revision, Revision, impl ExactSizeIterator<Item = (u64, Now)>)> {
+fn decoded(
+    bytes: &[u8],
+) -> Option<([Revision; 3], impl Iterator<Item = (u64, Option<Known>)>, impl Iterator<Item = Event>)> {
     let (numbers, rest) = bytes.as_chunks::<NUMBER_LEN>();
-    let (head, rows) = numbers.split_first_chunk::<3>()?;
-    let [FORMAT, head, last] = head.map(u64::from_le_bytes) else { return None };
+    let (head, rows) = numbers.split_first_chunk::<5>()?;
+    let [FORMAT, head, last, since, objects] = head.map(u64::from_le_bytes) else { return None };
     let (rows, too_few) = rows.as_chunks::<4>();
-    let object = |row: &[[u8; NUMBER_LEN]; 4]| match row.map(u64::from_le_bytes) {
-        [key, uid, 0, at] => (key, Now::Gone { uid, at: Revision(at) }),
-        [key, form, revision, parts] => {
-            (key, Now::Shown(Known { form, revision: Revision(revision), parts: Revision(parts) }))
-        }
+    let (objects, events) = rows.split_at_checked(usize::try_from(objects).ok()?)?;
+    let object = |row: &Row| {
+        let [key, form, revision, parts] = row.map(u64::from_le_bytes);
+        let known = Known { form, revision: Revision(revision), parts: Revision(parts) };
+        (key, Some(known).filter(|_| revision > 0))
     };
-    (rest.is_empty() && too_few.is_empty()).then(|| (Revision(head), Revision(last), rows.iter().map(object)))
+    let event = |row: &Row| {
+        let [at, key, namespace, gone] = row.map(u64::from_le_bytes);
+        Event { at: Revision(at), key, namespace, gone }
+    };
+    let revisions = [head, last, since].map(Revision);
+    (rest.is_empty() && too_few.is_empty()).then(|| (revisions, objects.iter().map(object), events.iter().map(event)))
 }
 
 impl Entry {

@@ -21,6 +21,7 @@ use crate::store::{
     entry::Entry,
     frames::{Common, FrameKey},
     interests::{Interest, Interests, Stream},
+    missing::Missing,
     recent::Recent,
     record::Record,
     revision::Revision,
@@ -126,6 +127,8 @@ struct RingInner {
     floor: Revision,
     /// But not between these: what was told then is not known.
     unknown: Option<(Revision, Revision)>,
+    /// What an earlier process told of late.
+    missing: Option<Missing>,
     /// The revision of the newest event.
     head: Revision,
     interests: Interests,
@@ -172,14 +175,16 @@ impl Log {
         let mut inner = self.ring.inner.lock();
         self.limits.account.used.fetch_sub(inner.bytes, Ordering::Relaxed);
         inner.records.clear();
-        (inner.floor, inner.head, inner.unknown, inner.bytes) = (floor, floor, None, 0);
+        (inner.floor, inner.head, inner.bytes) = (floor, floor, 0);
+        (inner.unknown, inner.missing) = (None, None);
     }
 
-    /// Goes on behind an earlier process, whose newest event was at `head`, and which gave out revisions up to `last` until then. Another
-    /// log of this kind may have told something until `now`.
-    pub(super) fn resume_at(&self, head: Revision, last: Revision, now: Revision) {
+    /// Goes on behind what an earlier process told, which gave out revisions up to `last` until then. Another log of this kind may have told
+    /// something until `now`.
+    pub(super) fn resume_behind(&self, missing: Missing, last: Revision, now: Revision) {
         let mut inner = self.ring.inner.lock();
-        (inner.floor, inner.head, inner.unknown) = (head, head, Some((last, now)));
+        (inner.floor, inner.head, inner.unknown) = (missing.head, missing.head, Some((last, now)));
+        inner.missing = Some(missing);
     }
 
     pub(super) fn push(
@@ -239,11 +244,11 @@ impl Log {
         ReadAfter::Read
     }
 
-    /// The deletions up to a revision, oldest first.
-    pub(super) fn deletions(&self, up_to: Revision) -> Vec<Arc<Record>> {
+    /// All that it has up to a revision, oldest first, and after which revision that is all.
+    pub(super) fn all_up_to(&self, revision: Revision) -> (Revision, Vec<Arc<Record>>) {
         let inner = self.ring.inner.lock();
-        let is_one = |record: &&Arc<Record>| record.event_type == EventType::Deleted && record.revision <= up_to;
-        inner.records.iter().filter(is_one).map(Arc::clone).collect()
+        let until = inner.records.partition_point(|record| record.revision <= revision);
+        (inner.floor, inner.records.range(..until).map(Arc::clone).collect())
     }
 
     /// The stream of an interest; none for everything.
@@ -296,9 +301,15 @@ impl Log {
         self.ring.inner.lock().records.iter().rev().find(alive).map(|record| record.revision)
     }
 
-    /// Says whether it has all that came after that revision.
-    pub(super) fn has_all_after(&self, revision: Revision) -> bool {
-        self.ring.inner.lock().reaches(revision)
+    /// Where a watch from a revision begins to read; `None` where the log has not all that it is to be told.
+    pub(super) fn begins_at(&self, revision: Revision, interest: &Interest) -> Option<Revision> {
+        let inner = self.ring.inner.lock();
+        if inner.reaches(revision) {
+            return Some(revision);
+        }
+        let missing =
+            inner.missing.as_ref().filter(|missing| revision < missing.head && inner.floor == missing.head)?;
+        missing.concerns_nobody_in(interest, revision).then_some(missing.head)
     }
 
     /// Says whether an earlier process gave that revision out, and it has all that came after it.

@@ -26,6 +26,7 @@ mod lookup;
 mod member_local;
 mod membership;
 mod messages;
+mod missing;
 mod moved;
 mod naming;
 mod nodes;

@@ -9,7 +9,6 @@ use std::collections::HashSet;
 use crate::store::{
     earlier::{Earlier, digest_of},
     entry::Entry,
-    revision::Revision,
 };
 
 #[derive(Debug)]
@@ -17,8 +16,6 @@ pub(super) struct Recognizing {
     earlier: Earlier,
     /// What stands for the UIDs of objects that were gone then.
     gone: HashSet<u64>,
-    /// A revision that was given out before the store had anything.
-    began: Revision,
     /// The store has what the mirror had. What comes now is told by the members.
     pub(super) is_filled: bool,
     /// Objects of then that have looked as they did, by what stands for their keys.
@@ -30,10 +27,10 @@ pub(super) struct Recognizing {
 }
 
 impl Recognizing {
-    /// Nothing is in the store yet, and `began` is a revision of now.
-    pub(super) fn new(earlier: Earlier, began: Revision) -> Self {
-        let gone = earlier.gone.iter().map(|(_, uid)| *uid).collect();
-        Self { earlier, gone, began, is_filled: false, reached: HashSet::new(), others: HashSet::new(), logged: 0 }
+    /// Nothing is in the store yet.
+    pub(super) fn new(earlier: Earlier) -> Self {
+        let gone = earlier.events.iter().map(|event| event.gone).filter(|gone| *gone > 0).collect();
+        Self { earlier, gone, is_filled: false, reached: HashSet::new(), others: HashSet::new(), logged: 0 }
     }
 
     /// Gives an object that looks as it did the revision that it had; it takes the place of `before`. Says whether that is news.
@@ -79,10 +76,5 @@ impl Recognizing {
             && self.others.is_empty()
             && self.reached.len() == then
             && counted.is_some_and(|(then, now)| then + self.logged == now)
-    }
-
-    /// The revision of the newest event of then, the last one that was given out, and one of when this began.
-    pub(super) fn revisions(&self) -> [Revision; 3] {
-        [self.earlier.head, self.earlier.last, self.began]
     }
 }

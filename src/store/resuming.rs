@@ -14,10 +14,8 @@ impl Sequencer {
     fn recognize(&mut self, earlier: Earlier) {
         // Otherwise it could not be told by whom a revision was given.
         if earlier.last < self.shared.revisions.first() && !self.opened {
-            let recognizing = Recognizing::new(earlier, self.shared.revisions.next());
-            let [head, last, began] = recognizing.revisions();
-            self.log.resume_at(head, last, began);
-            self.recognizing = Some(recognizing);
+            self.log.resume_behind(earlier.missing(), earlier.last, self.shared.revisions.next());
+            self.recognizing = Some(Recognizing::new(earlier));
         }
     }
 
@@ -53,9 +51,10 @@ impl FleetStore {
     /// Shape: reads the bytes of all objects.
     pub fn shown(&self, up_to: Revision) -> Option<Earlier> {
         let published = self.published_at(up_to);
-        published
-            .opened
-            .then(|| Earlier::of(&published.snapshot, up_to, &self.log.deletions(published.snapshot.revision)))
+        published.opened.then(|| {
+            let (since, events) = self.log.all_up_to(published.snapshot.revision);
+            Earlier::of(&published.snapshot, up_to, &events, since)
+        })
     }
 
     /// What has changed of that since an event, whose revision is `after`. `None`: the log does not reach so far.

@@ -28,11 +28,12 @@ impl FleetStore {
         // Between this kind's head and the last revision of all nothing of this kind happened, once all that is below it has
         // been published.
         let head = self.published_at(revision).snapshot.revision;
-        if !self.log.has_all_after(revision) || revision > head.max(self.last()) {
+        let is_given = revision <= head.max(self.last());
+        let Some(from) = self.log.begins_at(revision, interest).filter(|_| is_given) else {
             self.expired.fetch_add(1, Ordering::Relaxed);
             return Err(Expired { floor: self.log.floor() });
-        }
-        Ok(self.places.begin(revision, self.log.offset_at(revision), self.log.stream(interest)))
+        };
+        Ok(self.places.begin(from, self.log.offset_at(from), self.log.stream(interest)))
     }
 
     /// The object that the event of that very revision was about.

@@ -189,13 +189,14 @@ mod tests {
 
     /// What a store without objects shows whose newest event was at `head`.
     fn nothing(head: u64) -> Earlier {
-        let numbers: Vec<u8> = [2, head, head].into_iter().flat_map(u64::to_le_bytes).collect();
+        let numbers: Vec<u8> = [2, head, head, head, 0].into_iter().flat_map(u64::to_le_bytes).collect();
         Earlier::decode(&numbers).unwrap()
     }
 
     fn later(head: u64, key: u64) -> Later {
-        let numbers: Vec<u8> = [2, head, head, key, 7, head, 0].into_iter().flat_map(u64::to_le_bytes).collect();
-        Later::decode(&numbers).unwrap()
+        let numbers = [2, head, head, head, 1, key, 7, head, 0, head, key, 8, 0];
+        let bytes: Vec<u8> = numbers.into_iter().flat_map(u64::to_le_bytes).collect();
+        Later::decode(&bytes).unwrap()
     }
 
     #[test]

@@ -250,6 +250,7 @@ async fn watches_go_on_at_a_standby_when_the_holder_is_killed() {
     for path in PATHS {
         before.push(all(&api, path).await);
     }
+    let mut elsewhere = Client::new(&api, "/api/v1/namespaces/kube-system/configmaps").await;
     // What is told a moment before the kill: the mirror is half a second behind.
     create(east, "new", "x").await;
     create(east, "short", "x").await;
@@ -280,6 +281,8 @@ async fn watches_go_on_at_a_standby_when_the_holder_is_killed() {
         assert_eq!(client.told_for(&api, 1, 1).await, [], "{} {}", PATHS[at], second.log());
         assert_eq!(all(&api, PATHS[at]).await, before[at], "each object has the revision that it had: {}", PATHS[at]);
     }
+    // A client of another namespace has been told nothing of it.
+    assert_eq!(elsewhere.told_for(&api, 1, 1).await, [], "{}", second.log());
     eventually(SOON, async || {
         let heard = ["ADD", "UPDATE", "DELETE"].map(|kind| informer.events_of(kind).len());
         let wanted = [before[0].len() + 4, 1, 2];

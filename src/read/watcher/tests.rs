@@ -288,3 +288,51 @@ async fn a_watch_in_protobuf_ends_before_an_object_that_it_has_no_form_for() {
         assert!(store.unfit() >= 2);
     }
 }
+
+/// Kubefold ends, and what was on its way comes in a moment later. The next process begins behind all of it.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_ends_with_kubefold_has_the_last_events_of_its_kind() {
+    let store = store(100_000);
+    say(&store, EventType::Added, "first", 0, 10, 10);
+    for (at, labels) in ["", "life=9"].into_iter().enumerate() {
+        let mut watcher = watcher(&store, labels, Form::default(), true);
+        while !events(&watcher.next_chunk().await.unwrap()).iter().any(|event| event["type"] == "BOOKMARK") {}
+        watcher.watched.drain.cancel();
+        let began = Instant::now();
+        let late = async {
+            for rv in 0..20 {
+                tokio::time::sleep(Duration::from_millis(40)).await;
+                say(&store, EventType::Modified, "first", 0, 100 * (at as u64 + 1) + rv, 10);
+            }
+        };
+        let told = async {
+            let mut told = Vec::new();
+            while let Some(chunk) = watcher.next_chunk().await {
+                told.extend(events(&chunk));
+            }
+            told
+        };
+        let ((), mut told) = tokio::join!(late, told);
+        let last = told.pop().unwrap();
+        assert_eq!(last["type"], "BOOKMARK");
+        assert_eq!(last["object"]["metadata"]["resourceVersion"], store.snapshot().revision.to_string());
+        assert_eq!(told.len(), if labels.is_empty() { 20 } else { 0 });
+        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    }
+    // Who never stops is not waited for.
+    let mut watcher = watcher(&store, "life=9", Form::default(), true);
+    while !events(&watcher.next_chunk().await.unwrap()).iter().any(|event| event["type"] == "BOOKMARK") {}
+    watcher.watched.drain.cancel();
+    let endless = async {
+        for rv in 1000.. {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            say(&store, EventType::Modified, "first", 0, rv, 10);
+        }
+    };
+    let ended = async { while watcher.next_chunk().await.is_some() {} };
+    tokio::select! {
+        () = endless => {}
+        () = tokio::time::sleep(Duration::from_secs(2)) => panic!("it does not end"),
+        () = ended => {}
+    }
+}

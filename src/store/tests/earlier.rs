@@ -213,7 +213,8 @@ fn a_store_that_shows_anything_else_begins_anew() {
     assert_eq!(store(later(mark), None, &[("one", 7, "x")]).shown(Revision(0)), None);
     let bytes = earlier.encode();
     assert_eq!(Earlier::decode(&bytes), Some(earlier));
-    for bad in [&bytes[1..], &bytes[..bytes.len() - 8], &[&[9], &bytes[1..]].concat()[..], &[]] {
+    let many = [&bytes[..32], &[9], &bytes[33..]].concat();
+    for bad in [&bytes[1..], &bytes[..bytes.len() - 8], &[&[9], &bytes[1..]].concat()[..], &many, &[]] {
         assert_eq!(Earlier::decode(bad), None);
     }
 }
@@ -287,4 +288,42 @@ fn a_store_whose_members_have_skipped_what_was_told_begins_anew() {
     let mut watcher = Watcher::from(&second, &now, Interest::Everything);
     assert!(watcher.read(&second).is_empty(), "what was logged before counts for nothing");
     assert_eq!(second.snapshot_at(now.revision).unwrap().objects.len(), 2);
+}
+
+#[test]
+fn a_watch_that_missed_only_what_was_not_for_it_goes_on() {
+    let first = first();
+    let began = first.snapshot().revision;
+    let told_from_the_first = shown(&first);
+    tells(&first, EventType::Modified, "one", 9, "z");
+    let after_one = first.snapshot().revision;
+    tells(&first, EventType::Deleted, "two", 10, "y");
+    let mut told = told_from_the_first.clone();
+    told.change(&first.shown_after(began, first.last()).unwrap());
+    let [everything, of_a, of_b] =
+        [Interest::Everything, Interest::Namespace("a".into()), Interest::Namespace("b".into())];
+    let [one, two, three] = ["a/one@east", "a/two@east", "a/three@east"].map(|key| Interest::Object(key.into()));
+    // Told in pieces, told whole, and written down at the end.
+    for told in [told, shown(&first), Earlier::decode(&shown(&first).encode()).unwrap()] {
+        let second = store(later(Revision(first.last().0 + 80_000)), Some(told), &[("one", 9, "z")]);
+        assert!(second.resume(true));
+        let begins = |revision: Revision, interest: &Interest| second.cursor(revision, interest).is_ok();
+        for (interest, goes_on) in [(&of_b, true), (&three, true), (&everything, false), (&of_a, false), (&one, false)]
+        {
+            assert_eq!(begins(began, interest), goes_on, "{interest:?}");
+        }
+        assert!(
+            begins(after_one, &one)
+                && begins(after_one, &of_b)
+                && !begins(after_one, &two)
+                && !begins(after_one, &of_a)
+        );
+        assert!(!begins(Revision(began.0 - 1), &of_b), "of what was before nobody knows");
+        assert!(begins(first.snapshot().revision, &everything));
+        let mut cursor = second.cursor(after_one, &one).unwrap();
+        tells(&second, EventType::Modified, "one", 11, "news");
+        let mut news = Vec::new();
+        second.read(&mut cursor, 9, usize::MAX, &mut news);
+        assert_eq!(news.len(), 1);
+    }
 }
