@@ -237,8 +237,7 @@ impl App {
         }
         let own = Box::pin(Own::open(&records, &state, &stores, config, &state_key, &tasks, &draining)).await?;
         let mirror = records.mirror(&options, &own.config()?, &state);
-        stores.begins_with(told);
-        stores.mirror_in(Arc::clone(&mirror));
+        stores.begins_with(told, Arc::clone(&mirror));
         // With all members: what an earlier process knew of one that is not there yet would be forgotten.
         keep(&tasks, &draining, &registry, &stores, &state);
         tasks.spawn(settle(Arc::clone(&writer), Arc::clone(&registry), draining.clone()));
@@ -253,10 +252,8 @@ impl App {
         own.follow(&router, &stores, &tasks, &draining);
         let readiness = move || checks(&of_members, &written).into_iter().chain(records.check()).collect();
         let health = Health::new(Arc::new(readiness), draining.clone()).counting(metrics.slis());
-        let (handler, logins) = (Arc::new(Routed(router)), Arc::clone(&authentication));
+        let (door, handler, logins) = (door.telling(&stores), Arc::new(Routed(router)), Arc::clone(&authentication));
         let answers = Answers { handler, health, metrics, served, authentication: logins, auditing: auditing.clone() };
-        let telling = Arc::clone(&stores);
-        let door = door.telling(Arc::new(move || telling.telling()));
         let serving = door.open(answers, &tasks, Shutdown { drain: draining.clone(), ..Shutdown::default() })?;
         tasks.spawn(async move {
             serving.await;

@@ -16,6 +16,7 @@ use crate::{
     authn::Authentication,
     observe::Metrics,
     serve::{Auditing, Gate, Handing, Handler, Health, Monitor, Served, StateDir, Telling, expiry::Expiries},
+    stores::Stores,
 };
 use kubefold_serving::{Limits, Listener, Shutdown, audit::LogWriter, plain::PlainListener, tls::Tls};
 
@@ -91,9 +92,10 @@ impl Door {
         Self { handing: Some(handing), ..self }
     }
 
-    /// Has other replicas told what this one shows.
-    pub(super) fn telling(self, telling: Telling) -> Self {
-        Self { telling: Some(telling), ..self }
+    /// Has other replicas told what these stores show.
+    pub(super) fn telling(self, stores: &Arc<Stores>) -> Self {
+        let stores = Arc::clone(stores);
+        Self { telling: Some(Arc::new(move || stores.telling())), ..self }
     }
 
     /// Opens it. What comes back serves until `shutdown` says otherwise and answers that are on their way have finished.

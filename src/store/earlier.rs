@@ -9,9 +9,8 @@ use std::{
     time::Duration,
 };
 
-use aws_lc_rs::digest::{Context, SHA256};
-
 use crate::store::{
+    digest::{Digest, digest_of},
     entry::Entry,
     missing::{Event, Missing},
     record::Record,
@@ -129,8 +128,8 @@ impl Earlier {
     /// The same from bytes. `None`: they are none of this version's.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let ([head, last, since], objects, events) = decoded(bytes)?;
-        let objects: Option<_> = objects.map(|(key, known)| Some((key, known?))).collect();
-        Some(Self { head, last, objects: objects?, events: events.collect(), since })
+        let objects: Option<_> = objects.iter().map(object).map(|(key, known)| Some((key, known?))).collect();
+        Some(Self { head, last, objects: objects?, events: events.iter().map(event).collect(), since })
     }
 }
 
@@ -173,7 +172,7 @@ impl Later {
     /// The same from bytes. `None`: they are none of this version's.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let ([head, ..], objects, events) = decoded(bytes)?;
-        Some(Self { head, objects: objects.collect(), events: events.collect() })
+        Some(Self { head, objects: objects.iter().map(object).collect(), events: events.iter().map(event).collect() })
     }
 }
 
@@ -200,26 +199,25 @@ fn encoded<'a>(
 
 type Row = [[u8; NUMBER_LEN]; 4];
 
-/// The same from bytes. `None`: they are none of this version's.
-fn decoded(
-    bytes: &[u8],
-) -> Option<([Revision; 3], impl Iterator<Item = (u64, Option<Known>)>, impl Iterator<Item = Event>)> {
+/// The revisions of what [`encoded`] gives, and the rows of objects and events. `None`: it is none of this version's.
+fn decoded(bytes: &[u8]) -> Option<([Revision; 3], &[Row], &[Row])> {
     let (numbers, rest) = bytes.as_chunks::<NUMBER_LEN>();
     let (head, rows) = numbers.split_first_chunk::<5>()?;
     let [FORMAT, head, last, since, objects] = head.map(u64::from_le_bytes) else { return None };
     let (rows, too_few) = rows.as_chunks::<4>();
     let (objects, events) = rows.split_at_checked(usize::try_from(objects).ok()?)?;
-    let object = |row: &Row| {
-        let [key, form, revision, parts] = row.map(u64::from_le_bytes);
-        let known = Known { form, revision: Revision(revision), parts: Revision(parts) };
-        (key, Some(known).filter(|_| revision > 0))
-    };
-    let event = |row: &Row| {
-        let [at, key, namespace, gone] = row.map(u64::from_le_bytes);
-        Event { at: Revision(at), key, namespace, gone }
-    };
-    let revisions = [head, last, since].map(Revision);
-    (rest.is_empty() && too_few.is_empty()).then(|| (revisions, objects.iter().map(object), events.iter().map(event)))
+    (rest.is_empty() && too_few.is_empty()).then_some(([head, last, since].map(Revision), objects, events))
+}
+
+fn object(row: &Row) -> (u64, Option<Known>) {
+    let [key, form, revision, parts] = row.map(u64::from_le_bytes);
+    let known = Known { form, revision: Revision(revision), parts: Revision(parts) };
+    (key, Some(known).filter(|_| revision > 0))
+}
+
+fn event(row: &Row) -> Event {
+    let [at, key, namespace, gone] = row.map(u64::from_le_bytes);
+    Event { at: Revision(at), key, namespace, gone }
 }
 
 impl Entry {
@@ -227,15 +225,15 @@ impl Entry {
     /// is made of. So one that was changed there and back is another.
     pub(super) fn form(&self) -> u64 {
         let (before, behind) = self.around_revision();
-        let mut context = Context::new(&SHA256);
-        [before, behind].into_iter().flatten().for_each(|piece| context.update(piece));
-        context.update(&self.provenance.member_rv().to_le_bytes());
+        let mut digest = Digest::new();
+        [before, behind].into_iter().flatten().for_each(|piece| digest.update(piece));
+        digest.update(&self.provenance.member_rv().to_le_bytes());
         for part in self.parts.iter().flat_map(|parts| parts.list.iter()) {
-            context.update(part.member.as_str().as_bytes());
-            context.update(part.uid.as_bytes());
-            context.update(&part.member_rv.to_le_bytes());
+            digest.update(part.member.as_str().as_bytes());
+            digest.update(part.uid.as_bytes());
+            digest.update(&part.member_rv.to_le_bytes());
         }
-        first_of(context)
+        digest.first()
     }
 
     /// Makes this the state of `revision`, whose parts have been as they are since `parts`. Says whether that could be done, as
@@ -247,15 +245,4 @@ impl Entry {
         }
         is_stamped
     }
-}
-
-/// A number that stands for some bytes, in any process.
-pub fn digest_of(bytes: &[u8]) -> u64 {
-    let mut context = Context::new(&SHA256);
-    context.update(bytes);
-    first_of(context)
-}
-
-fn first_of(context: Context) -> u64 {
-    u64::from_le_bytes(context.finish().as_ref().first_chunk().copied().unwrap_or_default())
 }

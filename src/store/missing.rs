@@ -3,7 +3,7 @@
 //! Of these events nothing is known but whom they concerned. A watch from before them goes on all the same if they were none of its
 //! watcher's.
 
-use crate::store::{earlier::digest_of, interests::Interest, record::Record, revision::Revision};
+use crate::store::{digest::digest_of, interests::Interest, record::Record, revision::Revision};
 use kubefold_wire::watch::EventType;
 
 /// An event of which the object is not known.

@@ -5,6 +5,7 @@
 mod audience;
 mod changes;
 mod dependents;
+mod digest;
 mod document;
 mod dress;
 mod earlier;
@@ -64,8 +65,9 @@ mod unstored;
 mod watchers;
 
 pub use audience::{Audience, Sight};
+pub use digest::digest_of;
 pub use document::Document;
-pub use earlier::{Earlier, Later, digest_of};
+pub use earlier::{Earlier, Later};
 pub use entry::{Entry, Holders, Key};
 pub use fleet_store::{FleetStore, SLICE_ITEMS_MAX, UNDONE_MAX};
 pub use frames::{FrameKey, Selector, SelectorId, Transition, Written};

@@ -6,10 +6,7 @@
 
 use std::collections::HashSet;
 
-use crate::store::{
-    earlier::{Earlier, digest_of},
-    entry::Entry,
-};
+use crate::store::{digest::digest_of, earlier::Earlier, entry::Entry};
 
 #[derive(Debug)]
 pub(super) struct Recognizing {

@@ -23,8 +23,8 @@ const PACE: Duration = Duration::from_millis(500);
 const TOUCH_EVERY: Duration = Duration::from_secs(30);
 
 impl Stores {
-    /// Keeps what the stores have in the mirror, and begins with what it has; call it before anything is read.
-    pub fn mirror_in(self: &Arc<Self>, mirror: Arc<Mirror>) {
+    /// Keeps what the stores have in the mirror, and begins with what it has.
+    pub(super) fn mirror_in(self: &Arc<Self>, mirror: Arc<Mirror>) {
         self.catalog.set_stored(mirror.stored_kinds());
         for kept in mirror.catalogs() {
             let member = self.registry.get(kept.member.as_str()).filter(|member| !member.config().absent);

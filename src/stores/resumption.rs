@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     member::reflector::{Stage, Together},
+    mirror::Mirror,
     store::Earlier,
     stores::{Running, Stores},
 };
@@ -30,12 +31,11 @@ impl Stores {
         !of_parts && self.mirror.get().is_some_and(|mirror| mirror.is_on() && mirror.keeps(gvr) && !mirror.stores(gvr))
     }
 
-    /// Begins with what another process showed; call it before anything is read.
-    pub fn begins_with(&self, told: HashMap<Gvr, Earlier>) {
-        if told.is_empty() {
-            return;
-        }
+    /// Begins with what another process showed, and what it has kept in the mirror, and keeps there what the stores have; call it before
+    /// anything is read.
+    pub fn begins_with(self: &Arc<Self>, told: HashMap<Gvr, Earlier>, mirror: Arc<Mirror>) {
         *self.told.lock() = told;
+        self.mirror_in(mirror);
         let (this, cancel) = (self.this.clone(), self.cancel.clone());
         let forgetting = async move {
             sleep(TOLD_FOR).await;

@@ -238,7 +238,7 @@ mod tests {
     fn what_cannot_be_read_is_not_known_and_what_is_no_frame_ends_the_connection() {
         let (told, of) = (Told::default(), Gvr::new("apps", "v1", "deployments"));
         let mut hearing = Hearing::to(&told);
-        let all = [Frame::Shown(of.clone(), nothing(5)), Frame::Reached(Revision(5))];
+        let all = [Frame::Shown(of, nothing(5)), Frame::Reached(Revision(5))];
         heard(&mut hearing, &all, 7).unwrap();
         // As a later version may tell it.
         let frame = |tag: u8, of: &str, rest: &[u8]| {

@@ -294,11 +294,10 @@ fn a_store_whose_members_have_skipped_what_was_told_begins_anew() {
 fn a_watch_that_missed_only_what_was_not_for_it_goes_on() {
     let first = first();
     let began = first.snapshot().revision;
-    let told_from_the_first = shown(&first);
+    let mut told = shown(&first);
     tells(&first, EventType::Modified, "one", 9, "z");
     let after_one = first.snapshot().revision;
     tells(&first, EventType::Deleted, "two", 10, "y");
-    let mut told = told_from_the_first.clone();
     told.change(&first.shown_after(began, first.last()).unwrap());
     let [everything, of_a, of_b] =
         [Interest::Everything, Interest::Namespace("a".into()), Interest::Namespace("b".into())];
