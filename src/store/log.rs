@@ -127,7 +127,7 @@ struct RingInner {
     floor: Revision,
     /// But not between these: what was told then is not known.
     unknown: Option<(Revision, Revision)>,
-    /// What an earlier process told of late.
+    /// What an earlier process told of late, while the log reaches back to it.
     missing: Option<Missing>,
     /// The revision of the newest event.
     head: Revision,
@@ -148,7 +148,7 @@ impl Ring {
         if let Some(record) = inner.records.pop_front() {
             let size = record.size();
             inner.bytes -= size.min(inner.bytes);
-            inner.floor = record.revision;
+            (inner.floor, inner.missing) = (record.revision, None);
             account.used.fetch_sub(size, Ordering::Relaxed);
         }
     }
@@ -211,7 +211,7 @@ impl Log {
             let Some(oldest) = inner.records.pop_front() else { break };
             let size = oldest.size();
             inner.bytes -= size.min(inner.bytes);
-            inner.floor = oldest.revision;
+            (inner.floor, inner.missing) = (oldest.revision, None);
             self.limits.account.used.fetch_sub(size, Ordering::Relaxed);
         }
         drop(inner);
@@ -307,8 +307,7 @@ impl Log {
         if inner.reaches(revision) {
             return Some(revision);
         }
-        let missing =
-            inner.missing.as_ref().filter(|missing| revision < missing.head && inner.floor == missing.head)?;
+        let missing = inner.missing.as_ref().filter(|missing| revision < missing.head)?;
         missing.concerns_nobody_in(interest, revision).then_some(missing.head)
     }
 
