@@ -1,6 +1,6 @@
 //! A process that waits for the state: it hands requests on to the one that has it, and takes over when that one ends.
 
-use std::{collections::HashMap, io, net::TcpListener, sync::Arc, time::Duration};
+use std::{collections::HashMap, net::TcpListener, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use http::{Method, Request, Response};
@@ -30,7 +30,7 @@ use crate::{
     respond::{GateError, RouteError},
     serve::{Handing, Handler, Health, Holder, Published, Served, StateDir},
     store::Earlier,
-    stores::{Hearing, SHOWN_PATH, Told},
+    stores::{Hearing, SHOWN_PATH, Told, Unreadable},
 };
 use kubefold_serving::{Shutdown, caller::Caller, impersonation::Impersonation};
 use kubefold_wire::{
@@ -48,7 +48,7 @@ const TAKEOVER_GRACE: Duration = Duration::from_secs(1);
 /// What the holder shows is asked for again after this.
 const HEAR_AGAIN: Duration = Duration::from_secs(1);
 /// But after this if it tells what this version cannot read: each time it begins with all objects.
-const HEAR_FOREIGN_AGAIN: Duration = Duration::from_mins(1);
+const HEAR_UNREADABLE_AGAIN: Duration = Duration::from_mins(1);
 
 /// What a standby came to.
 pub(super) enum Waited {
@@ -173,9 +173,8 @@ async fn hears(holder: Arc<Holder>, told: Arc<Told>) {
     loop {
         let heard = hear(&holder, &told).await;
         tracing::debug!(?heard, kinds = told.kinds(), "what the holder shows is not told any more");
-        let is_foreign = |error: &io::Error| error.kind() == io::ErrorKind::InvalidData;
-        let foreign = heard.err().is_some_and(|error| error.downcast_ref().is_some_and(is_foreign));
-        sleep(if foreign { HEAR_FOREIGN_AGAIN } else { HEAR_AGAIN }).await;
+        let is_unreadable = heard.is_err_and(|error| error.is::<Unreadable>());
+        sleep(if is_unreadable { HEAR_UNREADABLE_AGAIN } else { HEAR_AGAIN }).await;
     }
 }
 

@@ -20,7 +20,7 @@ impl Sequencer {
     }
 
     /// What comes from now on is told by the members.
-    fn is_filled(&mut self) {
+    fn end_filling(&mut self) {
         if let Some(recognizing) = self.recognizing.as_mut().filter(|one| !one.is_filled) {
             recognizing.is_filled = true;
             // Who holds an object back does so until the store opens.
@@ -81,7 +81,7 @@ impl FleetStore {
     /// It has all that an earlier process had kept. What comes now is told by the members.
     pub fn filled_from_mirror(&self) {
         self.show_all();
-        self.change(Sequencer::is_filled);
+        self.change(Sequencer::end_filling);
     }
 
     /// Goes on where an earlier process ended, if that can be by now: each object has looked as it did then, and what came since is

@@ -77,7 +77,7 @@ pub use {
     progress::{FILLING_WAIT_MAX, Filling},
     proof::{Scope, Unproven},
     ready::{Reading, Ready, UNKNOWN_WAIT_MAX},
-    told::{Hearing, SHOWN_PATH, Told},
+    told::{Hearing, SHOWN_PATH, Told, Unreadable},
 };
 
 /// A store that nobody has used for so long stops, unless a member is down.

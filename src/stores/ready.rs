@@ -211,9 +211,8 @@ impl Stores {
 
     /// Says whether there is a member of a store that may soon say what is new: it is not down, and has not been brought up to date.
     pub(super) fn awaits_members(&self, running: &Running) -> bool {
-        let is_up = |member: &&Arc<Member>| !member.health().is_down();
         self.resuming_until(running, Reading::default()).is_some()
-            || self.unknown(running, None).iter().any(|member| is_up(&member))
+            || self.unknown(running, None).iter().any(|member| !member.health().is_down())
     }
 
     /// Members whose objects of this kind have not been held completely since kubefold started.

@@ -101,14 +101,22 @@ struct Known(Arc<Told>);
 
 impl Collector for Known {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let help = "Kinds whose watches go on if the replica that has the state is killed and this standby takes over";
+        let (kinds, reached) = {
+            let shown = self.0.0.lock();
+            (shown.kinds.len() as u64, shown.reached.0)
+        };
         let gauge = |value: u64| ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
-        let (kinds, reached) = (self.0.kinds() as u64, self.0.0.lock().reached.0);
+        let help = "Kinds whose watches go on if the replica that has the state is killed and this standby takes over";
         gauge(kinds).encode(encoder.encode_descriptor("resumable_kinds", help, None, MetricType::Gauge)?)?;
         let help = "The revision up to which the replica that has the state has told this standby of all events; 0 before the first one";
         gauge(reached).encode(encoder.encode_descriptor("shown_revision", help, None, MetricType::Gauge)?)
     }
 }
+
+/// What came is none of the frames that this version knows.
+#[derive(Debug, thiserror::Error)]
+#[error("the replica that has the state tells what this version cannot read")]
+pub struct Unreadable;
 
 /// What comes through one connection.
 pub struct Hearing<'a> {
@@ -128,10 +136,10 @@ impl<'a> Hearing<'a> {
     /// Takes in what has come.
     ///
     /// Errors: it is none of these frames.
-    pub fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), Unreadable> {
         self.buffer.extend_from_slice(bytes);
-        while let Some(frame) = self.codec.decode(&mut self.buffer)? {
-            self.take(&frame).ok_or(io::ErrorKind::InvalidData)?;
+        while let Some(frame) = self.codec.decode(&mut self.buffer).map_err(|_| Unreadable)? {
+            self.take(&frame).ok_or(Unreadable)?;
         }
         Ok(())
     }
@@ -181,7 +189,7 @@ mod tests {
     use super::*;
 
     /// What a connection gives, in pieces of any length.
-    fn heard(hearing: &mut Hearing<'_>, frames: &[Frame], piece: usize) -> io::Result<()> {
+    fn heard(hearing: &mut Hearing<'_>, frames: &[Frame], piece: usize) -> Result<(), Unreadable> {
         let mut bytes = BytesMut::new();
         frames.iter().for_each(|frame| frame.write(&mut bytes).unwrap());
         bytes.chunks(piece).try_for_each(|piece| hearing.push(piece))

@@ -13,12 +13,39 @@ use crate::{
             model::{Kind, member},
             property::{check, is_the_union, op, target},
             watcher::Watcher,
-            world::{Op, World, naming, shared},
+            world::{Op, Target, World, naming, shared},
         },
         unix_micros,
     },
 };
 use kubefold_wire::watch::{Event, EventType};
+
+/// A world in which all of this has happened, and been heard if it is settled.
+fn lived(before: Vec<Op>, focus: &[Target], is_settled: bool) -> World {
+    let mut world = World::new();
+    for op in before {
+        world.step(op.at(focus));
+        world.check();
+    }
+    if is_settled {
+        world.settle();
+        world.check();
+    }
+    world
+}
+
+/// All that comes keeps the promises; the revisions of events are above `last`.
+fn lives_on(mut world: World, after: Vec<Op>, focus: &[Target], mut last: Revision) {
+    for op in after {
+        let op = op.at(focus);
+        world.step(op);
+        check(&world.check(), &world, op, &mut last);
+    }
+    world.settle();
+    world.check();
+    is_the_union(&world);
+    world.check_past();
+}
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
@@ -31,35 +58,14 @@ proptest! {
         is_settled in any::<bool>(),
         after in prop::collection::vec(op(), 1..60),
     ) {
-        let mut world = World::new();
-        for op in before {
-            world.step(op.at(&focus));
-            world.check();
-        }
-        if is_settled {
-            world.settle();
-            world.check();
-        }
+        let mut world = lived(before, &focus, is_settled);
         let is_calm = world.is_calm();
         let goes_on = world.restart();
         prop_assert!(!is_calm || goes_on == [true; 4], "{goes_on:?}");
         prop_assert!(world.check().is_empty());
         world.check_past();
-        let mut last = Revision(0);
-        for op in after {
-            let op = op.at(&focus);
-            world.step(op);
-            check(&world.check(), &world, op, &mut last);
-        }
-        world.settle();
-        world.check();
-        is_the_union(&world);
-        world.check_past();
+        lives_on(world, after, &focus, Revision(0));
     }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever had happened, was told and was kept at a kill, and whatever comes next: a watch that goes on is told all that comes, once.
     #[test]
@@ -72,15 +78,7 @@ proptest! {
         meanwhile in prop::collection::vec(op(), 0..20),
         after in prop::collection::vec(op(), 1..30),
     ) {
-        let mut world = World::new();
-        for op in before {
-            world.step(op.at(&focus));
-            world.check();
-        }
-        if is_settled {
-            world.settle();
-            world.check();
-        }
+        let mut world = lived(before, &focus, is_settled);
         let mut known = world.known();
         for op in unkept.into_iter().filter(|op| op.is_of_a_moment()) {
             world.step(op.at(&focus));
@@ -95,15 +93,7 @@ proptest! {
         world.killed(known, meanwhile);
         let mut last = Revision(0);
         check(&world.check(), &world, Op::Release, &mut last);
-        for op in after {
-            let op = op.at(&focus);
-            world.step(op);
-            check(&world.check(), &world, op, &mut last);
-        }
-        world.settle();
-        world.check();
-        is_the_union(&world);
-        world.check_past();
+        lives_on(world, after, &focus, last);
     }
 }
 

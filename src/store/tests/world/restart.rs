@@ -8,7 +8,10 @@ use std::{
 use super::{Op, Reflector, World, stores};
 use crate::store::{
     Earlier, Identities, Interest, Later, LogLimits, MemberDocument, Revision, Revisions, Shared,
-    tests::model::{Etcd, Kind, MEMBERS, member},
+    tests::{
+        model::{Etcd, Kind, MEMBERS, member},
+        watcher::Watcher,
+    },
     unix_micros,
 };
 
@@ -123,12 +126,14 @@ impl World {
                 let began = store.cursor(watcher.cursor.revision, watcher.interest());
                 assert_eq!(began.is_ok(), goes_on[kind] && is_known(watcher.cursor.revision));
             }
-            // One that has been told all that concerned it, and knows of no later revision.
+            // One that knows of no later revision goes on if it has been told all that concerned it, and is told the rest.
             for (_, was) in self.past.iter().filter(|(of, was)| *of == kind && was.revision < heads[kind]) {
-                let again = |interest: &Interest| store.cursor(was.revision, interest).is_ok();
-                for watcher in self.narrow[kind].iter().filter(|watcher| again(watcher.interest())) {
+                let goes_on_there = |interest: &&Interest| store.cursor(was.revision, interest).is_ok();
+                for interest in self.narrow[kind].iter().map(Watcher::interest).filter(goes_on_there) {
                     assert!(goes_on[kind]);
-                    assert_eq!(watcher.truth(was), watcher.objects, "nothing of its own came since");
+                    let mut watcher = Watcher::from(store, was, interest.clone());
+                    watcher.read(store);
+                    assert_eq!(watcher.objects, watcher.truth(&store.snapshot()));
                 }
             }
         }
