@@ -242,7 +242,8 @@ impl Router {
         let (parts, body) = request.into_parts();
         let grants = &Grants::default();
         let query = parts.uri.query().unwrap_or_default();
-        let asked = RequestContext { caller: who.caller, query, headers: &parts.headers, mode, grants };
+        let cache = parts.extensions.get().copied();
+        let asked = RequestContext { caller: who.caller, query, headers: &parts.headers, mode, grants, cache };
         match self.fleet(who, asked, &parts, body).await {
             Ok(response) => Ok(response),
             Err(status) => {

@@ -14,7 +14,7 @@ use crate::{
     stores::{FILLING_WAIT_MAX, Reading, Ready, Stores},
     view::Mode,
 };
-use kubefold_serving::{caller::Caller, encode::encode};
+use kubefold_serving::{caller::Caller, encode::encode, replica::CacheAsked};
 use kubefold_wire::{
     body::{Body, BodyError, full},
     duration,
@@ -39,6 +39,8 @@ pub struct RequestContext<'a> {
     pub mode: Mode,
     /// What the members allow of it.
     pub grants: &'a Grants,
+    /// What the standby that handed it on would do with it.
+    pub cache: Option<CacheAsked>,
 }
 
 impl RequestContext<'_> {

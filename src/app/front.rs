@@ -16,7 +16,7 @@ use crate::{
     authn::Authentication,
     observe::Metrics,
     serve::{Auditing, Gate, Handing, Handler, Health, Monitor, Served, StateDir, Telling, expiry::Expiries},
-    stores::Stores,
+    stores::{SHOWN_PATH, Stores, WatchCacheAsked},
 };
 use kubefold_serving::{Limits, Listener, Shutdown, audit::LogWriter, plain::PlainListener, tls::Tls};
 
@@ -95,7 +95,11 @@ impl Door {
     /// Has other replicas told what these stores show.
     pub(super) fn telling(self, stores: &Arc<Stores>) -> Self {
         let stores = Arc::clone(stores);
-        Self { telling: Some(Arc::new(move || stores.telling())), ..self }
+        let telling = move |path: &str, query: &str| match path {
+            SHOWN_PATH => Some(stores.telling()),
+            _ => WatchCacheAsked::of(path, query).map(|asked| stores.watch_cache_source(asked)),
+        };
+        Self { telling: Some(Arc::new(telling)), ..self }
     }
 
     /// Opens it. What comes back serves until `shutdown` says otherwise and answers that are on their way have finished.

@@ -18,6 +18,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     applied::member_names,
     front::{Answers, Front},
+    memory,
     options::Options,
     records::{HELD, announcement},
     security::{Authorities, Renewal},
@@ -29,8 +30,9 @@ use crate::{
     observe::{Exposed, Metrics},
     respond::{GateError, RouteError},
     serve::{Handing, Handler, Health, Holder, Published, Served, StateDir},
-    store::Earlier,
-    stores::{Hearing, SHOWN_PATH, Told, Unreadable},
+    read::CachedReader,
+    store::{Earlier, LogLimits, Naming, Revisions, Shared},
+    stores::{Hearing, SHOWN_PATH, Told, Unreadable, WatchCaches},
 };
 use kubefold_serving::{Shutdown, caller::Caller, impersonation::Impersonation};
 use kubefold_wire::{
@@ -122,7 +124,8 @@ fn serve(
     published.write(state)?;
     let until = &shutdown.drain;
     let holder = Holder::new(Arc::clone(&tls));
-    let handing = Handing::new(Arc::clone(&holder), until.clone());
+    let cached = CachedReader::new(caches(options, config, until), until.clone());
+    let handing = Arc::new(Handing::new(Arc::clone(&holder), until.clone()).caching(cached, tasks.clone()));
     let mut metrics = Metrics::default();
     metrics.room("certificate", |room| expiries.register(room));
     metrics.room("replica", |room| {
@@ -145,6 +148,7 @@ fn serve(
         authentication: Arc::clone(&authentication),
         auditing: auditing.clone(),
     };
+    tasks.spawn(until.clone().run_until_cancelled_owned(Arc::clone(&handing).sweep()));
     let serving = door.handing(handing).open(answers, tasks, shutdown.clone())?;
     tasks.spawn(serving);
     let renewal = Renewal {
@@ -164,6 +168,17 @@ fn serve(
     let (probed, until) = (Arc::clone(&holder), until.clone());
     tasks.spawn(async move { until.run_until_cancelled(probed.probe()).await });
     Ok(holder)
+}
+
+/// Watch caches for what clients read here.
+fn caches(options: &Options, config: &Config, until: &CancellationToken) -> Arc<WatchCaches> {
+    let shared = Shared {
+        naming: Arc::new(Naming::new(config)),
+        identities: Arc::default(),
+        revisions: Arc::new(Revisions::volatile()),
+        log_limits: LogLimits::default(),
+    };
+    WatchCaches::new(shared, options.store_bytes_max.or_else(memory::for_objects), until.clone())
 }
 
 /// Hears what the holder shows, so that this process goes on from there if that one is killed.

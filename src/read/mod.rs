@@ -4,6 +4,8 @@
 
 mod answer;
 mod blocks;
+mod bodies;
+mod cached;
 mod differences;
 mod filter;
 mod fresh;
@@ -21,35 +23,31 @@ mod websocket;
 
 use std::{pin::pin, sync::Arc};
 
-use http::{Response, StatusCode, header};
+use http::{Response, StatusCode};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    access::Renewal,
     answer::{Collection, RequestContext, form::Form, table::Tables},
     config::MemberName,
     read::{
-        blocks::Blocks,
+        bodies::{Bodies, Selected},
         filter::{Filter, Limit},
         fresh::{Due, Need, prove, scope_of},
         get::Of,
-        list::Shape,
-        turns::Turns,
-        watch::Surroundings,
         watcher::Stale,
     },
     respond::ReadError,
-    store::{Audience, Entry, KindSpec, RETAINED_FOR, Revision},
+    store::{Audience, Entry, KindSpec, Revision},
     stores::{
         Ready, Stores, Target,
         names::{Named, resolve},
     },
     view::{ListOptions, Mode, list_options},
 };
-use kubefold_serving::{delivery::DeliverWithin, encode::encode_watch};
+use kubefold_serving::replica::CacheAnswer;
 use kubefold_wire::{
     body::Body,
-    media::{self, Encoding, Media, Negotiated},
+    media::{self, Media, Negotiated},
     options::At,
     resource::{Gvk, Gvr},
     status::Status,
@@ -57,6 +55,7 @@ use kubefold_wire::{
 };
 
 pub use {
+    cached::{CachedReader, CachedWatch, ForCache},
     fresh::Freshness,
     live::fields as fields_in_member,
     search::{Collected, KindInTables, Searched, Source, ToldKind},
@@ -70,18 +69,13 @@ const RETRY_AFTER_SECONDS: u32 = 1;
 pub struct Reader {
     stores: Arc<Stores>,
     freshness: Freshness,
-    /// What long reads of all callers take.
-    turns: Arc<Turns>,
-    /// What was compressed for lists.
-    blocks: Blocks,
-    /// Ends watches cleanly when kubefold goes.
-    drain: CancellationToken,
+    bodies: Bodies,
 }
 
 impl Reader {
     /// Makes a reader.
     pub fn new(stores: Arc<Stores>, freshness: Freshness, drain: CancellationToken) -> Self {
-        Self { stores, freshness, turns: Arc::default(), blocks: Blocks::default(), drain }
+        Self { stores, freshness, bodies: Bodies::new(drain) }
     }
 
     /// Answers a get of an object, or of a subresource that is the whole object to a kube-apiserver; `""` is none.
@@ -138,58 +132,31 @@ impl Reader {
             ready => ready.map_err(ask_again)?,
         };
         let spec = ready.store().spec();
-        let mut wanted = wanted.of_kind(&spec.gvr.api_version(), &spec.gvk.kind);
+        let wanted = wanted.of_kind(&spec.gvr.api_version(), &spec.gvk.kind);
         let filter = self.filter(target, &options, &ready, asked.audience())?;
         let last = self.stores.shared().revisions.last();
-        let mut pace = self.turns.pace(asked.caller);
-        let mut response = if watch {
-            let is_strict = asked.mode == Mode::Strict;
-            let is_socket = asked.headers.contains_key(header::UPGRADE);
-            let form = Form::of_object(wanted.transform, spec, &tables).ok();
-            if wanted.encoding.media == Media::Protobuf && ready.store().had_unfit() {
-                // Such a watch would end at the first object that protobuf has no form for.
-                ready.store().count_unfit();
-                wanted.encoding = wanted.encoding.without_protobuf();
+        let read = Selected { store: ready.store(), options: &options, filter, tables: &tables, wanted, asked, last };
+        let known = if watch { self.known(&target.gvr, &options) } else { None };
+        let of_cache = asked.cache.filter(|_| known.is_none()).and_then(|cache| read.of_cache(cache, watch));
+        let mut response = match of_cache {
+            Some(at @ CacheAnswer::At { .. }) => self.bodies.elsewhere(&read, at, watch),
+            of_cache => {
+                let mut response = if watch {
+                    let stale = self.stale(&ready, asked.audience());
+                    self.bodies.watch(read, known, stale)
+                } else {
+                    Box::pin(self.bodies.list(read)).await?
+                };
+                if let Some(answer) = of_cache {
+                    response.extensions_mut().insert(answer);
+                }
+                response
             }
-            let is_protobuf = wanted.encoding.media == Media::Protobuf && !is_socket;
-            let form = form.map(|form| if is_protobuf { form.in_protobuf(spec) } else { form });
-            let known = self.known(&target.gvr, &options);
-            let (stale, rights) =
-                (self.stale(&ready, asked.audience()), asked.grants.asked.renewal().map(Renewal::follow));
-            let drain = self.drain.clone();
-            let around = Surroundings { last, known, stale, is_strict, rights, pace, drain, form };
-            let response = watch::watch(ready.store(), &options, filter, around);
-            if is_socket { response } else { encode_watch(response, wanted.encoding) }
-        } else {
-            let mut form = Form::of_list(wanted.transform, spec, &tables)?;
-            if wanted.encoding.media == Media::Protobuf {
-                form = form.in_protobuf(spec);
-            }
-            if form.is_protobuf() {
-                // What is not made in it has no form in it.
-                wanted.encoding = wanted.encoding.without_protobuf();
-            }
-            let shape = self.shape(form, wanted.encoding);
-            let mut listed = Box::pin(async {
-                let response = list::list(ready.store(), &options, filter, shape, last).await?;
-                Ok::<_, Status>(asked.encoded(response, wanted.encoding).await)
-            });
-            pace.run(listed.as_mut()).await?.map(|body| pace.body(body))
         };
         let mut warnings = Warnings::default();
         asked.grants.asked.warnings().iter().chain(&ready.warnings).for_each(|warning| warnings.add(warning));
         warnings.write_to(response.headers_mut());
-        if !watch {
-            // Its snapshot lives no longer than those of paged lists do.
-            response.extensions_mut().insert(DeliverWithin(RETAINED_FOR));
-        }
         Ok(response)
-    }
-
-    /// How a list is written. YAML and indented JSON are compressed when they are made.
-    fn shape(&self, form: Form, encoding: Encoding) -> Shape<'_> {
-        let is_plain = form.is_protobuf() || (encoding.media == Media::Json && !encoding.pretty);
-        Shape { form, blocks: is_plain.then_some(&self.blocks), gzip: encoding.gzip }
     }
 
     /// A list of a kind that no member is known to serve: as rows for people, who are told whom that leaves out.
@@ -246,7 +213,7 @@ impl Reader {
         let tables = Tables::of(&self.stores, &target.gvr, wanted.transform, asked.query).await;
         let form = Form::of_list(wanted.transform, ready.store().spec(), &tables)?;
         let last = self.stores.shared().revisions.last();
-        let mut pace = self.turns.pace(asked.caller);
+        let mut pace = self.bodies.turns.pace(asked.caller);
         let (list, entries) = pace.run(pin!(list::collected(ready.store(), &options, filter, form, last))).await?;
         Ok(Collection { ready, list, entries })
     }

@@ -99,7 +99,7 @@ pub(super) fn watch(
 }
 
 /// Where a watch begins: at the objects of now, or in the log.
-fn begin(
+pub(super) fn begin(
     store: &FleetStore,
     options: &ListOptions,
     last: Revision,

@@ -25,7 +25,7 @@ use crate::{
     },
     respond::ReadError,
     store::{
-        Audience, Cursor, Entry, FleetStore, FrameKey, Interest, RETAINED_FOR, ReadAfter, Record, Revision, Selector,
+        Audience, Cursor, Entry, FleetStore, FrameKey, Interest, LAST_EVENT_WITHIN, LAST_EVENTS_WITHIN, RETAINED_FOR, ReadAfter, Record, Revision, Selector,
         Snapshot, Transition,
     },
 };
@@ -47,11 +47,6 @@ const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// How often a watch looks whether every member is current, and again for what it could not take in.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// When nothing has come for so long while kubefold ends, nothing more will.
-const LAST_EVENT_WITHIN: Duration = Duration::from_millis(50);
-/// But it is not waited for longer.
-const LAST_EVENTS_WITHIN: Duration = Duration::from_secs(1);
 
 /// In this time a client has taken the objects of a watch's beginning: they are held for it. As long as a continue token
 /// lives.

@@ -17,7 +17,7 @@ use crate::{
         monitor::Health,
         traffic::{Came, Served},
     },
-    stores::SHOWN_PATH,
+    stores::{SHOWN_PATH, WATCH_CACHE_PATH},
     view::{Mode, through_proxy},
 };
 use kubefold_serving::{
@@ -30,7 +30,7 @@ use kubefold_serving::{
     health::HealthPath,
     impersonation::Impersonation,
     peer::Peer,
-    replica,
+    replica::{self, CacheAnswer},
     upgrade::{OnceUpgraded, UpgradeAsked, WebSocketAsked, is_of_another_site},
 };
 use kubefold_wire::{body::Body, status::Status};
@@ -62,8 +62,8 @@ pub struct Gate<H> {
     telling: Option<Telling>,
 }
 
-/// Gives what other replicas are told, for as long as they read.
-pub type Telling = Arc<dyn Fn() -> Body + Send + Sync>;
+/// Gives what other replicas are told at a path and query, for as long as they read. `None`: nothing there.
+pub type Telling = Arc<dyn Fn(&str, &str) -> Option<Body> + Send + Sync>;
 
 /// Who asks, and as long as what that is known.
 struct Login {
@@ -160,8 +160,10 @@ impl<H: Handler> Gate<H> {
 
     /// What another replica asks for that waits for this one's place. `None`: it is no such request.
     fn told(&self, request: &Request<Incoming>, peer: &Peer) -> Option<Body> {
-        let telling = self.telling.as_ref().filter(|_| request.uri().path() == SHOWN_PATH)?;
-        (peer.is_replica_at(UnixTime::now()) && replica::is_own(request.headers())).then(|| telling())
+        let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+        let telling = self.telling.as_ref().filter(|_| is_for_replicas(path))?;
+        let is_its_own = peer.is_replica_at(UnixTime::now()) && replica::is_own(request.headers());
+        if is_its_own { telling(path, query) } else { None }
     }
 
     /// What has to run besides: it lets go of answers that their clients do not take.
@@ -231,7 +233,7 @@ impl<H: Handler> Answer for Gate<H> {
                 return Ok(refused);
             }
             if Handing::is_for_holder(request.uri().path()) {
-                return Ok(handing.hand_on(request, peer).await);
+                return Ok(self.deliveries.bounded(handing.hand_on(request, peer).await, None));
             }
         }
         if let Some(told) = self.told(&request, peer) {
@@ -270,6 +272,10 @@ impl<H: Handler> Answer for Gate<H> {
         if let (Some(_), Some(login)) = (&passed_on, &login) {
             replica::name_caller(response.headers_mut(), &login.caller.user);
         }
+        let of_cache = response.extensions_mut().remove::<CacheAnswer>();
+        if passed_on.is_some() {
+            replica::tell_of_cache(response.headers_mut(), of_cache);
+        }
         let credential = login.map(|login| login.credential);
         if let (Some(credential), Some(tunnel)) = (&credential, response.extensions_mut().remove::<OnceUpgraded>()) {
             response.extensions_mut().insert(tunnel.with(credential.clone()));
@@ -277,6 +283,11 @@ impl<H: Handler> Answer for Gate<H> {
         let response = self.deliveries.bounded(response, credential);
         Ok(self.served.answered(&came, started.elapsed(), response))
     }
+}
+
+/// Says whether only replicas are answered at a path.
+pub(super) fn is_for_replicas(path: &str) -> bool {
+    path == SHOWN_PATH || path == WATCH_CACHE_PATH
 }
 
 /// A request for the fleet as a subresource is one for the fleet: whoever may send one there may send the other here.

@@ -23,16 +23,20 @@ use prometheus_client::{
     registry::Registry,
 };
 use rustls::pki_types::UnixTime;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tokio_util::{
+    sync::{CancellationToken, WaitForCancellationFutureOwned},
+    task::TaskTracker,
+};
 
 use crate::{
     observe::Exposed,
+    read::CachedReader,
     respond::GateError,
     serve::{
+        gate::is_for_replicas,
         holder::{Holder, HolderLink},
         traffic::Came,
     },
-    stores::SHOWN_PATH,
     upstream::{Failure, impersonate::strip_hop_by_hop, tunnel::join},
     view::Mode,
 };
@@ -61,20 +65,26 @@ struct Cause {
 #[derive(Clone, Debug, Default)]
 struct Counted {
     requests: Counter,
+    from_cache: Counter,
     failures: Family<Cause, Counter>,
     open: Gauge,
 }
 
 /// Hands requests on.
 pub struct Handing {
-    holder: Arc<Holder>,
+    pub(super) holder: Arc<Holder>,
+    /// What it answers itself.
+    pub(super) cached: Option<Arc<CachedReader>>,
     /// Watches end with it, and other answers are waited for.
-    draining: CancellationToken,
+    pub(super) draining: CancellationToken,
+    /// They fill watch caches.
+    pub(super) tasks: TaskTracker,
     counted: Counted,
 }
 
 /// What of a request decides what is done when its answer fails.
-struct Asked {
+#[derive(Clone)]
+pub(super) struct Asked {
     method: Method,
     headers: http::HeaderMap,
     is_watch: bool,
@@ -82,13 +92,18 @@ struct Asked {
 
 impl Handing {
     /// Hands them on to this one, until `draining` is cancelled.
-    pub fn new(holder: Arc<Holder>, draining: CancellationToken) -> Arc<Self> {
-        Arc::new(Self { holder, draining, counted: Counted::default() })
+    pub fn new(holder: Arc<Holder>, draining: CancellationToken) -> Self {
+        Self { holder, cached: None, draining, tasks: TaskTracker::new(), counted: Counted::default() }
+    }
+
+    /// Has lists and watches answered from watch caches, which `tasks` fill.
+    pub fn caching(self, cached: CachedReader, tasks: TaskTracker) -> Self {
+        Self { cached: Some(Arc::new(cached)), tasks, ..self }
     }
 
     /// Registers what is counted about it.
     pub fn register(self: &Arc<Self>, exported: &mut Registry) {
-        let Counted { requests, failures, open } = self.counted.clone();
+        let Counted { requests, from_cache, failures, open } = self.counted.clone();
         for cause in [NO_HOLDER, UNREACHABLE, BROKEN] {
             drop(failures.get_or_create(&cause));
         }
@@ -97,16 +112,24 @@ impl Handing {
             "Requests that this standby handed on to the replica that has the state",
             requests,
         );
+        let help = "Lists and watches that this standby answered from its own memory, after the replica that has the state said that it may";
+        exported.register("cached_answers", help, from_cache);
         let help = "Requests that this standby could not hand on, or that were not answered, by cause";
         exported.register("failures", help, failures);
         exported.register("open", "Requests and streams that this standby has handed on, and that go on", open);
         exported.register_collector(Box::new(Reachable(Arc::clone(&self.holder))));
+        self.cached.iter().for_each(|cached| cached.caches().register(exported));
+    }
+
+    /// Counts an answer from a watch cache.
+    pub(super) fn counted_from_cache(&self) {
+        self.counted.from_cache.inc();
     }
 
     /// Whether a request is not for this process alone, such as one for its health and its metrics.
     pub(super) fn is_for_holder(path: &str) -> bool {
         let path = Mode::split(path).1;
-        HealthPath::of(path).is_none() && Exposed::at(path).is_none() && path != SHOWN_PATH
+        HealthPath::of(path).is_none() && Exposed::at(path).is_none() && !is_for_replicas(path)
     }
 
     /// Answers what another replica hands on to this one, which has not the state either.
@@ -118,7 +141,7 @@ impl Handing {
     /// Hands a request on, and answers with the holder's answer.
     ///
     /// Cancel: the request is reset at the holder, too.
-    pub(super) async fn hand_on(&self, request: Request<Incoming>, peer: &Peer) -> Response<Body> {
+    pub(super) async fn hand_on(self: &Arc<Self>, request: Request<Incoming>, peer: &Peer) -> Response<Body> {
         let (mut parts, body) = request.into_parts();
         let id = headers::audit_id(&mut parts.headers);
         let info = RequestInfo::of(&parts.method, Came::path(parts.uri.path()), parts.uri.query()).ok();
@@ -128,8 +151,15 @@ impl Handing {
         let from = parts.extensions.get::<PeerAddress>().map(|PeerAddress(from)| *from);
         parts.extensions.clear();
         replica::pass_on(&mut parts.headers, peer, from);
-        let body = body.map_err(|error| -> BodyError { Box::new(error) }).boxed_unsync();
-        let handed = self.ask(Request::from_parts(parts, body), upgrade, &asked).await;
+        let cached = self.cached.as_ref().filter(|_| upgrade.is_none());
+        let read = cached.and_then(|cached| Some((cached, cached.of(&parts.method, &parts.uri, &parts.headers)?)));
+        let handed = match read {
+            Some((cached, read)) => Box::pin(self.read(cached, read, parts, &asked)).await,
+            None => {
+                let body = body.map_err(|error| -> BodyError { Box::new(error) }).boxed_unsync();
+                self.ask(Request::from_parts(parts, body), upgrade, &asked).await
+            }
+        };
         let mut response = handed.unwrap_or_else(|error| {
             tracing::info!(audit = ?id, %error, "a request was not handed on");
             let mut refused = Status::from(error).into_response_to(&asked.headers);
@@ -142,7 +172,7 @@ impl Handing {
         response
     }
 
-    async fn ask(
+    pub(super) async fn ask(
         &self,
         request: Request<Body>,
         upgrade: Option<UpgradeAsked>,

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
-use http::{Request, StatusCode, Uri};
+use http::{Request, StatusCode};
 use kubefold_sql::Waits;
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::sleep};
@@ -115,14 +115,14 @@ impl Holder {
         }
     }
 
-    /// Asks it for what only replicas are told.
+    /// Asks it for what only replicas are told, at a path and query.
     ///
     /// Errors: it cannot be reached, or has no such path: it is of an earlier version. Cancel: safe.
-    pub async fn ask(&self, path: &'static str) -> Result<Body, Failure> {
+    pub async fn ask(&self, target: &str) -> Result<Body, Failure> {
         let way = self.seen.lock().way.clone();
         let way = way.ok_or_else(|| Failure::Request(self.told().into()))?;
         let mut request = Request::new(empty());
-        *request.uri_mut() = Uri::from_static(path);
+        *request.uri_mut() = target.parse().map_err(|_| Failure::Request(format!("no path: {target}").into()))?;
         let response = way.link.send(request).await?;
         match response.status() {
             StatusCode::OK => Ok(response.into_body()),

@@ -5,6 +5,7 @@
 
 mod audit;
 pub mod authority;
+mod cached;
 pub mod expiry;
 mod gate;
 mod handing;

@@ -1,5 +1,7 @@
 //! One visible object: its final bytes, spliced once, and the few facts that reads need.
 
+mod copied;
+
 use std::{
     ops::Range,
     sync::{
@@ -16,6 +18,8 @@ use crate::{
     store::{parts::Parts, revision::Revision},
 };
 use kubefold_wire::splice::{Edit, splice};
+
+pub use copied::KnownHolders;
 
 /// The members that hold an object: one for a member-local object. Objects of the same members may share it.
 pub type Holders = Arc<[MemberName]>;

@@ -187,6 +187,12 @@ impl Log {
         inner.missing = Some(missing);
     }
 
+    /// Nothing else has happened up to a revision.
+    pub(super) fn reach(&self, revision: Revision) {
+        let mut inner = self.ring.inner.lock();
+        inner.head = inner.head.max(revision);
+    }
+
     pub(super) fn push(
         &self,
         revision: Revision,

@@ -4,6 +4,7 @@
 
 mod audience;
 mod changes;
+mod copied;
 mod dependents;
 mod digest;
 mod document;
@@ -65,10 +66,11 @@ mod unstored;
 mod watchers;
 
 pub use audience::{Audience, Sight};
+pub use copied::Change;
 pub use digest::digest_of;
 pub use document::Document;
 pub use earlier::{Earlier, Later};
-pub use entry::{Entry, Holders, Key};
+pub use entry::{Entry, Holders, Key, KnownHolders};
 pub use fleet_store::{FleetStore, SLICE_ITEMS_MAX, UNDONE_MAX};
 pub use frames::{FrameKey, Selector, SelectorId, Transition, Written};
 pub use held::LockHolds;
@@ -95,3 +97,4 @@ pub use snapshot::Snapshot;
 pub use tally::Held;
 pub use tracking::{Changes, MemberDocument, Position};
 pub use unstored::unstored;
+pub use watchers::{LAST_EVENT_WITHIN, LAST_EVENTS_WITHIN};

@@ -61,7 +61,7 @@ impl FleetStore {
     ///
     /// Shape: reads the bytes of the objects that changed.
     pub fn shown_after(&self, after: Revision, up_to: Revision) -> Option<Later> {
-        let head = self.published_at(up_to).snapshot.revision;
+        let head = self.head_at(up_to);
         let mut records = Vec::new();
         let read = if head > after {
             self.log.read_after(after, usize::MAX, usize::MAX, &mut records)

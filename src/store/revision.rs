@@ -91,6 +91,11 @@ impl Revisions {
         Revision(next)
     }
 
+    /// Another process has given out that one.
+    pub fn reach(&self, revision: Revision) {
+        self.last.fetch_max(revision.0, Ordering::AcqRel);
+    }
+
     /// Asks for what the next minute needs, if less than half of it is left.
     pub fn renew(&self) {
         self.renew_at(self.now());

@@ -203,11 +203,17 @@ impl Sequencer {
     pub(super) fn open(&mut self) {
         if !self.opened {
             while self.show_unshown(usize::MAX) {}
-            self.opened = true;
             self.recognizing = None;
-            self.head = self.shared.revisions.next();
-            self.log.open_at(self.head);
+            let now = self.shared.revisions.next();
+            self.open_at(now);
         }
+    }
+
+    /// The same as of a revision.
+    pub(super) fn open_at(&mut self, revision: Revision) {
+        self.opened = true;
+        self.head = revision;
+        self.log.open_at(revision);
     }
 
     /// The objects now.

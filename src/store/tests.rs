@@ -2,6 +2,7 @@
 
 mod cases;
 mod checks;
+mod copied;
 mod earlier;
 mod history;
 mod localized;

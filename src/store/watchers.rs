@@ -20,6 +20,11 @@ use crate::store::{
     snapshot::Snapshot,
 };
 
+/// When nothing has come for so long while kubefold ends, nothing more will.
+pub const LAST_EVENT_WITHIN: Duration = Duration::from_millis(50);
+/// But it is not waited for longer.
+pub const LAST_EVENTS_WITHIN: Duration = Duration::from_secs(1);
+
 impl FleetStore {
     /// Begins a watch after `revision`, by one who may see no more than `interest` says.
     ///
@@ -27,13 +32,18 @@ impl FleetStore {
     pub fn cursor(&self, revision: Revision, interest: &Interest) -> Result<Cursor, Expired> {
         // Between this kind's head and the last revision of all nothing of this kind happened, once all that is below it has
         // been published.
-        let head = self.published_at(revision).snapshot.revision;
+        let head = self.head_at(revision);
         let is_given = revision <= head.max(self.last());
         let Some(from) = self.log.begins_at(revision, interest).filter(|_| is_given) else {
             self.expired.fetch_add(1, Ordering::Relaxed);
             return Err(Expired { floor: self.log.floor() });
         };
         Ok(self.places.begin(from, self.log.offset_at(from), self.log.stream(interest)))
+    }
+
+    /// The revision of the newest event, of all up to a revision that was given out for any kind.
+    pub fn head_at(&self, revision: Revision) -> Revision {
+        self.published_at(revision).snapshot.revision
     }
 
     /// The object that the event of that very revision was about.

@@ -7,6 +7,8 @@
 //!
 //! May name: `view`, `config`, `observe`, `placement`, `store`, `upstream`, `respond`, `member`, `mirror`, `catalog`.
 
+mod cache_frames;
+mod cache_source;
 mod definitions;
 mod feeds;
 mod figures;
@@ -29,6 +31,7 @@ mod telling;
 #[cfg(test)]
 pub(crate) mod tests;
 mod told;
+mod watch_cache;
 mod written;
 
 use std::{
@@ -69,6 +72,7 @@ use readiness::Readiness;
 use written::Mirrored;
 
 pub use {
+    cache_frames::{WATCH_CACHE_PATH, WatchCacheAsked},
     figures::{Following, StoreFigures},
     follow::{Heard, follow},
     late::{Patience, SILENT_MAX},
@@ -78,6 +82,7 @@ pub use {
     proof::{Scope, Unproven},
     ready::{Reading, Ready, UNKNOWN_WAIT_MAX},
     told::{Hearing, SHOWN_PATH, Told, Unreadable},
+    watch_cache::{CacheFilling, Shown, WatchCache, WatchCaches},
 };
 
 /// A store that nobody has used for so long stops, unless a member is down.
@@ -561,5 +566,5 @@ impl Stores {
 
 /// Bytes of objects that stores have in memory. Shape: members x stores.
 fn held_by<'r>(all: impl Iterator<Item = &'r Arc<Running>>) -> u64 {
-    all.flat_map(|running| running.store.held_by_member().into_values()).map(|held| held.bytes as u64).sum()
+    all.map(|running| running.store.bytes()).sum()
 }

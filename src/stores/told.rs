@@ -41,7 +41,7 @@ const CHANGED: u8 = b'c';
 const ENDED: u8 = b'e';
 const REACHED: u8 = b'r';
 
-fn codec() -> LengthDelimitedCodec {
+pub(super) fn codec() -> LengthDelimitedCodec {
     LengthDelimitedCodec::builder().little_endian().max_frame_length(FRAME_BYTES_MAX).new_codec()
 }
 

@@ -79,4 +79,5 @@ mod ui;
 mod upgrade;
 mod verbs;
 
+mod watch_caches;
 mod write;

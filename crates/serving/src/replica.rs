@@ -39,10 +39,72 @@ const CLIENT_ADDRESS: HeaderName = HeaderName::from_static("kubefold-client-addr
 const CLIENT_CONNECTION: HeaderName = HeaderName::from_static("kubefold-client-connection");
 /// In an answer: who asked, so that the replica knows whose connection it has.
 const CALLER: HeaderName = HeaderName::from_static("kubefold-caller");
+/// In a request what the replica would answer itself, and in an answer whether it may.
+const WATCH_CACHE: HeaderName = HeaderName::from_static("kubefold-watch-cache");
 /// All of a request's.
-const PASSED_ON: [HeaderName; 4] = [CLIENT_CERT, CLIENT_CERT_CHAIN, CLIENT_ADDRESS, CLIENT_CONNECTION];
+const PASSED_ON: [HeaderName; 5] = [CLIENT_CERT, CLIENT_CERT_CHAIN, CLIENT_ADDRESS, CLIENT_CONNECTION, WATCH_CACHE];
 /// Certificates of one chain. Source: kube-apiserver has no limit but that of a TLS handshake.
 const CHAIN_MAX: usize = 16;
+
+/// What a replica would do with a list or watch that it hands on. In the extensions of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheAsked {
+    /// It has no watch cache of the kind, and would fill one if it could answer such requests from it.
+    Eligible,
+    /// It would answer from its watch cache.
+    Begins,
+    /// It has answered a watch from its watch cache, and would go on.
+    GoesOn,
+}
+
+/// What a replica may do. In the extensions of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheAnswer {
+    /// This is the answer. Such requests could be answered from a watch cache.
+    Eligible,
+    /// Answer it from a watch cache.
+    At {
+        /// It has to have all up to this revision.
+        head: u64,
+        /// The latest revision of any kind.
+        last: u64,
+        /// A digest of the members whose objects the caller may see; `None`: those of all members, whichever there are.
+        members: Option<u64>,
+    },
+}
+
+const ELIGIBLE: &str = "eligible";
+const BEGINS: &str = "begins";
+const GOES_ON: &str = "goes-on";
+
+impl CacheAsked {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Eligible => ELIGIBLE,
+            Self::Begins => BEGINS,
+            Self::GoesOn => GOES_ON,
+        }
+    }
+
+    fn of(value: &HeaderValue) -> Option<Self> {
+        [Self::Eligible, Self::Begins, Self::GoesOn].into_iter().find(|asked| value == asked.as_str())
+    }
+}
+
+impl CacheAnswer {
+    fn of(value: &HeaderValue) -> Option<Self> {
+        let value = value.to_str().ok()?;
+        if value == ELIGIBLE {
+            return Some(Self::Eligible);
+        }
+        let numbers: Vec<u64> = value.split('-').map(str::parse).collect::<Result<_, _>>().ok()?;
+        match *numbers.as_slice() {
+            [head, last] => Some(Self::At { head, last, members: None }),
+            [head, last, members] => Some(Self::At { head, last, members: Some(members) }),
+            _ => None,
+        }
+    }
+}
 
 /// What makes a server one of several replicas, as PEM.
 #[derive(Clone, PartialEq, Eq)]
@@ -148,6 +210,30 @@ pub fn pass_on(headers: &mut HeaderMap, peer: &Peer, from: Option<SocketAddr>) {
     headers.extend(from.map(|from| (CLIENT_ADDRESS, from)));
 }
 
+/// Writes into a request that is handed on what this replica would do with it. After [`pass_on`].
+pub fn ask_of_cache(headers: &mut HeaderMap, asked: CacheAsked) {
+    headers.insert(WATCH_CACHE, HeaderValue::from_static(asked.as_str()));
+}
+
+/// Tells the replica what it may do, whatever the answer says of that by now: it may be another server's.
+pub fn tell_of_cache(headers: &mut HeaderMap, answer: Option<CacheAnswer>) {
+    headers.remove(WATCH_CACHE);
+    let value = match answer {
+        None => return,
+        Some(CacheAnswer::Eligible) => Ok(HeaderValue::from_static(ELIGIBLE)),
+        Some(CacheAnswer::At { head, last, members: None }) => HeaderValue::try_from(format!("{head}-{last}")),
+        Some(CacheAnswer::At { head, last, members: Some(members) }) => {
+            HeaderValue::try_from(format!("{head}-{last}-{members}"))
+        }
+    };
+    headers.extend(value.ok().map(|value| (WATCH_CACHE, value)));
+}
+
+/// Takes out of another replica's answer what this one may do.
+pub fn take_cache_answer(headers: &mut HeaderMap) -> Option<CacheAnswer> {
+    headers.remove(WATCH_CACHE).as_ref().and_then(CacheAnswer::of)
+}
+
 /// A byte sequence of structured fields (RFC 8941 section 3.3.5).
 fn bytes_item(certificate: &CertificateDer<'_>) -> Option<HeaderValue> {
     HeaderValue::try_from(format!(":{}:", STANDARD.encode(certificate))).ok()
@@ -163,7 +249,7 @@ pub fn is_own(headers: &HeaderMap) -> bool {
 pub fn passed_on<B>(request: &mut Request<B>, peer: &Arc<Peer>) -> Option<Arc<Peer>> {
     let is_replica = peer.is_replica_at(UnixTime::now());
     let headers = request.headers_mut();
-    let [leaf, chain, address, connection] = PASSED_ON.map(|name| -> Vec<HeaderValue> {
+    let [leaf, chain, address, connection, cache] = PASSED_ON.map(|name| -> Vec<HeaderValue> {
         match headers.entry(name) {
             header::Entry::Occupied(said) => said.remove_entry_mult().1.collect(),
             header::Entry::Vacant(_) => Vec::new(),
@@ -175,6 +261,9 @@ pub fn passed_on<B>(request: &mut Request<B>, peer: &Arc<Peer>) -> Option<Arc<Pe
     headers.remove(header::CONNECTION);
     for value in connection {
         headers.append(header::CONNECTION, value);
+    }
+    if let Some(asked) = cache.first().and_then(CacheAsked::of) {
+        request.extensions_mut().insert(asked);
     }
     let said = leaf.iter().chain(&chain).flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
     // What cannot be read shows nothing: the client is nobody then.
@@ -219,5 +308,23 @@ mod tests {
         assert_eq!(take_caller(&mut headers).as_deref(), Some("jos\u{e9} <a@b>"));
         assert!(headers.is_empty());
         assert_eq!(take_caller(&mut headers), None);
+    }
+
+    #[test]
+    fn only_the_holder_says_what_may_be_answered_from_a_watch_cache() {
+        let at = |members| Some(CacheAnswer::At { head: 7, last: u64::MAX, members });
+        for answer in [None, Some(CacheAnswer::Eligible), at(None), at(Some(u64::MAX))] {
+            let mut headers = HeaderMap::new();
+            headers.append(WATCH_CACHE, HeaderValue::from_static("1-2"));
+            tell_of_cache(&mut headers, answer);
+            assert_eq!(take_cache_answer(&mut headers), answer);
+            assert!(headers.is_empty());
+        }
+        for bad in ["", "1", "1-", "-1", "1-2-3-4", "begins"] {
+            assert_eq!(CacheAnswer::of(&HeaderValue::from_static(bad)), None, "{bad}");
+        }
+        for asked in [CacheAsked::Eligible, CacheAsked::Begins, CacheAsked::GoesOn] {
+            assert_eq!(CacheAsked::of(&HeaderValue::from_static(asked.as_str())), Some(asked));
+        }
     }
 }

@@ -159,7 +159,7 @@ impl Reader {
             let response = Box::pin(self.watch_search(searched, written)).await?;
             encode_watch(response, wanted.encoding.without_protobuf())
         } else {
-            let mut pace = self.turns.pace(asked.caller);
+            let mut pace = self.bodies.turns.pace(asked.caller);
             let sources = at_one_revision(&mut searched, at)?;
             let found = pace.run(pin!(Box::pin(self.find(&searched, &sources, &naming)))).await?;
             let revision = sources.iter().map(|source| source.revision).min().unwrap_or(at);
@@ -324,8 +324,8 @@ impl Reader {
             let line = super::watcher::error_frame(error);
             return Ok(super::answer::watch_response(media::Media::Json, full(line)));
         }
-        let around = watch::Around { shared: self.stores.shared(), drain: self.drain.clone() };
-        let mut pace = self.turns.pace(searched.asked.caller);
+        let around = watch::Around { shared: self.stores.shared(), drain: self.bodies.drain.clone() };
+        let mut pace = self.bodies.turns.pace(searched.asked.caller);
         Ok(pace.run(pin!(watch::watch(searched, written, &options, around))).await)
     }
 }

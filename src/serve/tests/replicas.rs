@@ -75,7 +75,7 @@ impl Edge {
         let checks = Arc::clone(&holder);
         let health = Health::new(Arc::new(move || vec![checks.check()]), until.clone());
         let stage = Stage { draining: until.clone(), dropped: Arc::default() };
-        let gate = Gate::new(Arc::new(stage), health, until.clone()).handing(Some(handing));
+        let gate = Gate::new(Arc::new(stage), health, until.clone()).handing(Some(Arc::new(handing)));
         let limits = Limits { anonymous_life: Duration::from_millis(200), ..Limits::default() };
         let listener = Listener::bind(([127, 0, 0, 1], 0).into(), Arc::clone(&self.tls), limits).await.unwrap();
         let address = listener.address().unwrap();

@@ -73,6 +73,7 @@ impl World {
                 assert_eq!(watcher.objects, watcher.truth(&now));
                 assert_eq!(watcher.cursor.revision, self.watchers[kind][0].cursor.revision);
             }
+            self.copies[kind].follows(store);
             assert!(orders.windows(2).all(|pair| pair[0] == pair[1]), "all watchers see one order");
             let mut counts: BTreeMap<String, u64> = BTreeMap::new();
             now.objects.values().for_each(|entry| *counts.entry(entry.namespace().to_owned()).or_default() += 1);
@@ -89,6 +90,7 @@ impl World {
     pub(super) fn check_past(&self) {
         for (kind, was) in &self.past {
             let again = self.stores[*kind].snapshot_at(was.revision).unwrap();
+            self.copies[*kind].had(was);
             let all = Interest::Everything;
             assert_eq!((again.revision, objects(&again, &all)), (was.revision, objects(was, &all)));
             for namespace in ["", "a", "b", "none"] {

@@ -9,6 +9,7 @@ use crate::{
     store::{
         Entry, FleetStore, Hold, Identities, Interest, LogLimits, Naming, Revisions, Shared, Snapshot,
         tests::{
+            copied::Copied,
             model::{ANNOTATIONS, Doc, Etcd, KINDS, Kind, LABELS, MEMBERS, member},
             proofs::All,
             watcher::Watcher,
@@ -142,6 +143,8 @@ pub(super) struct World {
     pub(super) watchers: [Vec<Watcher>; 4],
     /// Those of a part of a kind.
     pub(super) narrow: [Vec<Watcher>; 4],
+    /// What a standby has of each kind.
+    pub(super) copies: Vec<Copied>,
     pub(super) retained: Vec<(usize, Snapshot)>,
     /// States of before, of which the stores know nothing but their logs.
     pub(super) past: Vec<(usize, Snapshot)>,
@@ -197,6 +200,7 @@ impl World {
             holds: Vec::new(),
             watchers: Default::default(),
             narrow: Default::default(),
+            copies: Vec::new(),
             retained: Vec::new(),
             past: Vec::new(),
             made: 0,
@@ -206,6 +210,8 @@ impl World {
         }
         this.stores.iter().for_each(|store| store.open());
         this.watch();
+        let copies = KINDS.into_iter().zip(&this.stores).map(|(kind, store)| Copied::of(kind, store));
+        this.copies = copies.collect();
         this
     }
 

@@ -9,7 +9,7 @@ use super::{Op, Reflector, World, stores};
 use crate::store::{
     Earlier, Identities, Interest, Later, LogLimits, MemberDocument, Revision, Revisions, Shared,
     tests::{
-        model::{Etcd, Kind, MEMBERS, member},
+        model::{Etcd, KINDS, Kind, MEMBERS, member},
         watcher::Watcher,
     },
     unix_micros,
@@ -178,6 +178,7 @@ impl World {
         for (kind, store) in self.stores.iter().enumerate() {
             let watchers = self.watchers[kind].iter_mut().chain(&mut self.narrow[kind]);
             watchers.for_each(|watcher| watcher.meets(store, goes_on[kind]));
+            self.copies[kind].meets(KINDS[kind], store, goes_on[kind]);
         }
         if goes_on != [true; 4] {
             // Who begins anew knows of no deletion, and hears of it later.

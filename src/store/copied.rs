@@ -1,0 +1,63 @@
+//! A store that shows what another process's store of the kind shows: it is filled with that one's objects, and told of its events.
+
+use crate::store::{entry::Entry, fleet_store::FleetStore, record::Record, revision::Revision};
+
+/// An event of the other store.
+#[derive(Debug)]
+pub enum Change {
+    /// An object is new, or another.
+    Put(Box<Entry>),
+    /// The object of that key is gone, as of a revision.
+    Removed(String, Revision),
+    /// Nothing that is shown has changed up to a revision.
+    Reached(Revision),
+}
+
+impl Change {
+    /// As of which revision it is.
+    pub fn revision(&self) -> Revision {
+        match self {
+            Self::Put(entry) => entry.revision,
+            Self::Removed(_, revision) | Self::Reached(revision) => *revision,
+        }
+    }
+
+    /// What a record of the other store's log is here. What only those are told of who see some parts of an object is no change: they
+    /// are not answered from a copy.
+    pub fn is_shown(record: &Record) -> bool {
+        !record.is_of_parts()
+    }
+}
+
+impl FleetStore {
+    /// Takes some of the other store's objects in. Nobody may read this one before [`Self::filled_as_of`].
+    pub fn fill(&self, entries: Vec<Entry>) {
+        self.change(|inner| entries.into_iter().for_each(|entry| drop(inner.put(entry))));
+    }
+
+    /// It has all objects that the other store had at a revision.
+    pub fn filled_as_of(&self, revision: Revision) {
+        self.change(|inner| inner.open_at(revision));
+    }
+
+    /// Bytes that its objects cost to hold.
+    pub fn bytes(&self) -> u64 {
+        self.peek(|inner| inner.tally.0.values().map(|held| held.bytes as u64).sum())
+    }
+
+    /// Takes events in, in the other store's order.
+    pub fn apply(&self, changes: Vec<Change>) {
+        self.change(|inner| {
+            for change in changes {
+                match change {
+                    Change::Put(entry) => drop(inner.put(*entry)),
+                    Change::Removed(key, revision) => inner.remove_visible_at(&key, revision),
+                    Change::Reached(revision) => {
+                        inner.head = inner.head.max(revision);
+                        inner.log.reach(revision);
+                    }
+                }
+            }
+        });
+    }
+}

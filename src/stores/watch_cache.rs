@@ -1,0 +1,272 @@
+//! The watch caches of a standby: kinds as the holder shows them, from which lists and watches are answered:
+//! docs/design/members.md#watch-caches.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric},
+    metrics::{MetricType, gauge::ConstGauge},
+    registry::Registry,
+};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    store::{Change, Entry, FleetStore, Revision, SLICE_ITEMS_MAX, Shared},
+    stores::{
+        IDLE_MAX,
+        cache_frames::{Frame, Frames, WatchCacheAsked},
+        told::Unreadable,
+    },
+};
+use kubefold_wire::resource::Gvr;
+
+/// All of them.
+pub struct WatchCaches {
+    shared: Shared,
+    /// Begins no further one once all together hold so many bytes of objects.
+    bytes_max: u64,
+    kinds: Mutex<HashMap<Gvr, Arc<WatchCache>>>,
+    until: CancellationToken,
+}
+
+/// The watch cache of one kind. It outlives the connection by which it is filled.
+pub struct WatchCache {
+    gvr: Gvr,
+    /// None before it has all objects.
+    shown: ArcSwapOption<Shown>,
+    /// It has all up to there.
+    reached: watch::Sender<Revision>,
+    stale: Mutex<Vec<String>>,
+    used: Mutex<Instant>,
+    /// It is filled until then.
+    until: CancellationToken,
+}
+
+/// What readers of a watch cache see.
+pub struct Shown {
+    /// All objects of the kind, and events.
+    pub store: Arc<FleetStore>,
+    /// A digest of the members that they are of: there are no others until this store has ended.
+    pub members: u64,
+}
+
+impl std::fmt::Debug for WatchCaches {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("WatchCaches")
+    }
+}
+
+impl WatchCaches {
+    /// None yet.
+    pub fn new(shared: Shared, bytes_max: Option<u64>, until: CancellationToken) -> Arc<Self> {
+        Arc::new(Self { shared, bytes_max: bytes_max.unwrap_or(u64::MAX), kinds: Mutex::default(), until })
+    }
+
+    /// What all of them share.
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// The one of a kind, which is in use now.
+    pub fn of(&self, gvr: &Gvr) -> Option<Arc<WatchCache>> {
+        let cache = Arc::clone(self.kinds.lock().get(gvr)?);
+        *cache.used.lock() = Instant::now();
+        Some(cache)
+    }
+
+    /// Begins one, which its caller has to fill. `None`: there is one, or there is no room.
+    pub fn begin(&self, gvr: &Gvr) -> Option<Arc<WatchCache>> {
+        let mut kinds = self.kinds.lock();
+        self.forget_idle(&mut kinds);
+        if kinds.contains_key(gvr) || kinds.values().map(|cache| cache.held().1).sum::<u64>() >= self.bytes_max {
+            return None;
+        }
+        let cache = Arc::new(WatchCache {
+            gvr: gvr.clone(),
+            shown: ArcSwapOption::default(),
+            reached: watch::Sender::new(Revision(0)),
+            stale: Mutex::default(),
+            used: Mutex::new(Instant::now()),
+            until: self.until.child_token(),
+        });
+        kinds.insert(gvr.clone(), Arc::clone(&cache));
+        Some(cache)
+    }
+
+    /// Lets go of what nobody has used for long.
+    pub fn sweep(&self) {
+        self.forget_idle(&mut self.kinds.lock());
+    }
+
+    fn forget_idle(&self, kinds: &mut HashMap<Gvr, Arc<WatchCache>>) {
+        kinds.retain(|_, cache| {
+            let is_used = cache.used.lock().elapsed() < IDLE_MAX || cache.watchers() > 0;
+            if !is_used {
+                cache.until.cancel();
+            }
+            is_used
+        });
+    }
+
+    /// Registers their figures.
+    pub fn register(self: &Arc<Self>, exported: &mut Registry) {
+        exported.register_collector(Box::new(Figures(Arc::clone(self))));
+    }
+}
+
+impl WatchCache {
+    /// Its kind.
+    pub fn gvr(&self) -> &Gvr {
+        &self.gvr
+    }
+
+    /// It is filled until this is cancelled.
+    pub fn until(&self) -> &CancellationToken {
+        &self.until
+    }
+
+    /// What is to be asked for to fill it.
+    pub fn asks(&self) -> WatchCacheAsked {
+        let after = self.shown.load().as_ref().map(|shown| (*self.reached.borrow(), shown.members));
+        WatchCacheAsked { gvr: self.gvr.clone(), after }
+    }
+
+    /// Says whether it has been filled once.
+    pub fn is_filled(&self) -> bool {
+        self.shown.load().is_some()
+    }
+
+    /// The store, once it has all up to a revision; `None` if it has not within `wait_max`.
+    pub async fn at(&self, revision: Revision, wait_max: Duration) -> Option<Arc<Shown>> {
+        let mut reached = self.reached.subscribe();
+        let is_there = reached.wait_for(|reached| *reached >= revision);
+        timeout(wait_max, is_there).await.ok()?.ok()?;
+        self.shown.load_full()
+    }
+
+    /// Members of which it shows the last known state.
+    pub fn stale(&self) -> Vec<String> {
+        self.stale.lock().clone()
+    }
+
+    fn watchers(&self) -> usize {
+        self.shown.load().as_ref().map_or(0, |shown| shown.store.watchers())
+    }
+
+    /// Objects, and their bytes.
+    fn held(&self) -> (u64, u64) {
+        let held = self.shown.load().as_ref().map(|shown| (shown.store.snapshot().count(""), shown.store.bytes()));
+        held.unwrap_or_default()
+    }
+}
+
+/// Fills a watch cache from one connection.
+pub struct CacheFilling<'a> {
+    cache: &'a WatchCache,
+    shared: &'a Shared,
+    frames: Frames,
+    /// That is not shown yet, and a digest of its members.
+    next: Option<(FleetStore, u64)>,
+    objects: Vec<Entry>,
+    has_begun: bool,
+}
+
+impl<'a> CacheFilling<'a> {
+    /// Nothing has come yet.
+    pub fn of(cache: &'a WatchCache, caches: &'a WatchCaches) -> Self {
+        let frames = Frames::of(cache.gvr.clone());
+        Self { cache, shared: &caches.shared, frames, next: None, objects: Vec::new(), has_begun: false }
+    }
+
+    /// Takes in what has come.
+    ///
+    /// Errors: it is not what this version knows.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), Unreadable> {
+        self.frames.push(bytes);
+        let mut changes = Vec::new();
+        while let Some(frame) = self.frames.next()? {
+            match frame {
+                Frame::Begins { spec, is_whole: true, members } => {
+                    let store = FleetStore::new(Arc::new(spec), self.shared.clone(), |_| {});
+                    self.next = Some((store, members));
+                    self.has_begun = true;
+                }
+                Frame::Begins { .. } => self.has_begun = self.cache.is_filled(),
+                _ if !self.has_begun => return Err(Unreadable),
+                Frame::Object(entry) => self.object(*entry),
+                Frame::Filled(revision) => self.filled(revision)?,
+                Frame::Changed(change) => changes.push(change),
+                Frame::Stale(members) => *self.cache.stale.lock() = members,
+            }
+        }
+        self.apply(changes);
+        Ok(())
+    }
+
+    fn object(&mut self, entry: Entry) {
+        self.objects.push(entry);
+        if self.objects.len() >= SLICE_ITEMS_MAX {
+            self.fill();
+        }
+    }
+
+    fn fill(&mut self) {
+        if let Some((store, _)) = &self.next {
+            store.fill(std::mem::take(&mut self.objects));
+        }
+    }
+
+    /// All objects have come: readers see them from now on. Watches of what was there before end, and their clients begin new ones.
+    fn filled(&mut self, revision: Revision) -> Result<(), Unreadable> {
+        self.fill();
+        let (store, members) = self.next.take().ok_or(Unreadable)?;
+        store.filled_as_of(revision);
+        let before = self.cache.shown.swap(Some(Arc::new(Shown { store: Arc::new(store), members })));
+        before.iter().for_each(|before| before.store.end());
+        self.shared.revisions.reach(revision);
+        self.cache.reached.send_replace(revision);
+        Ok(())
+    }
+
+    fn apply(&self, changes: Vec<Change>) {
+        let (Some(reached), Some(shown)) = (changes.last().map(Change::revision), self.cache.shown.load_full()) else {
+            return;
+        };
+        shown.store.apply(changes);
+        self.shared.revisions.reach(reached);
+        self.cache.reached.send_replace(reached);
+    }
+}
+
+/// Figures of all watch caches.
+#[derive(Debug)]
+struct Figures(Arc<WatchCaches>);
+
+impl Collector for Figures {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let all: Vec<Arc<WatchCache>> = self.0.kinds.lock().values().cloned().collect();
+        let (objects, bytes) = all.iter().map(|cache| cache.held()).fold((0, 0), |(objects, bytes), (more, long)| {
+            (objects + more, bytes + long)
+        });
+        let filled = all.iter().filter(|cache| cache.is_filled()).count() as u64;
+        let watchers = all.iter().map(|cache| cache.watchers() as u64).sum();
+        let figures = [
+            ("cached_kinds", "Kinds whose lists and watches this standby answers from its own memory", filled),
+            ("cached_objects", "Objects that this standby has in its own memory", objects),
+            ("cached_bytes", "Bytes of the objects that this standby has in its own memory", bytes),
+            ("cached_watchers", "Watches that this standby answers from its own memory", watchers),
+        ];
+        for (name, help, value) in figures {
+            let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+            gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
+        }
+        Ok(())
+    }
+}
