@@ -28,9 +28,9 @@ use crate::{
     config::{Config, OwnRights},
     host::HostServing,
     observe::{Exposed, Metrics},
+    read::CachedReader,
     respond::{GateError, RouteError},
     serve::{Handing, Handler, Health, Holder, Published, Served, StateDir},
-    read::CachedReader,
     store::{Earlier, LogLimits, Naming, Revisions, Shared},
     stores::{Hearing, SHOWN_PATH, Told, Unreadable, WatchCaches},
 };

@@ -15,11 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     access::{Following, Renewal, Renewed},
-    answer::{
-        RequestContext,
-        form::Form,
-        table::Tables,
-    },
+    answer::{RequestContext, form::Form, table::Tables},
     read::{
         answer::{json_response, watch_response},
         blocks::Blocks,
@@ -100,7 +96,9 @@ impl Selected<'_> {
             // A refusal is given here.
             _ if !watch && matches!(options.at, At::Revision(asked) if asked > last.0) => None,
             CacheAsked::GoesOn if !watch => None,
-            CacheAsked::Begins if watch && watch::begin(store, options, *last, &filter.interest(store.spec())).is_err() => {
+            CacheAsked::Begins
+                if watch && watch::begin(store, options, *last, &filter.interest(store.spec())).is_err() =>
+            {
                 None
             }
             CacheAsked::Begins | CacheAsked::GoesOn => {
@@ -190,7 +188,8 @@ struct Followed {
 impl Followed {
     /// An event that ends the watch, once a right is withdrawn; nothing when kubefold goes: the next holder is asked.
     fn into_body(self) -> Body {
-        let end = stream::once(self.ended()).filter_map(async |end| end.map(|end| Ok::<_, BodyError>(Frame::data(end))));
+        let end =
+            stream::once(self.ended()).filter_map(async |end| end.map(|end| Ok::<_, BodyError>(Frame::data(end))));
         StreamBody::new(Box::pin(end)).boxed_unsync()
     }
 

@@ -25,8 +25,8 @@ use crate::{
     },
     respond::ReadError,
     store::{
-        Audience, Cursor, Entry, FleetStore, FrameKey, Interest, LAST_EVENT_WITHIN, LAST_EVENTS_WITHIN, RETAINED_FOR, ReadAfter, Record, Revision, Selector,
-        Snapshot, Transition,
+        Audience, Cursor, Entry, FleetStore, FrameKey, Interest, LAST_EVENT_WITHIN, LAST_EVENTS_WITHIN, RETAINED_FOR,
+        ReadAfter, Record, Revision, Selector, Snapshot, Transition,
     },
 };
 use kubefold_serving::{

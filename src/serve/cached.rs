@@ -21,8 +21,9 @@ use crate::{
 use kubefold_serving::replica::{self, CacheAnswer, CacheAsked};
 use kubefold_wire::body::{Body, BodyError, empty};
 
-/// The holder is asked again after this for what fills a watch cache.
+/// The holder is asked again after this for what fills a watch cache; twice as long each time that nothing comes.
 const FILL_AGAIN: Duration = Duration::from_millis(200);
+const FILL_AGAIN_MAX: Duration = Duration::from_secs(10);
 /// And for this long whether a watch may go on.
 const GOES_ON_WITHIN: Duration = Duration::from_mins(1);
 const GOES_ON_EVERY: Duration = Duration::from_millis(200);
@@ -122,22 +123,31 @@ fn with_head(headers: &mut HeaderMap, holders: &HeaderMap) {
 /// Fills a watch cache until nobody uses it, from whoever is the holder.
 async fn fill(holder: Arc<Holder>, cached: Arc<CachedReader>, cache: Arc<WatchCache>) {
     let filling = async {
+        let mut again = FILL_AGAIN;
         loop {
-            let filled = fill_once(&holder, &cached, &cache).await;
+            let mut came = false;
+            let filled = fill_once(&holder, &cached, &cache, &mut came).await;
             tracing::debug!(kind = %cache.gvr().label(), ?filled, "a watch cache is not filled any more");
-            sleep(FILL_AGAIN).await;
+            again = if came { FILL_AGAIN } else { FILL_AGAIN_MAX.min(2 * again) };
+            sleep(again).await;
         }
     };
     cache.until().run_until_cancelled(filling).await;
 }
 
-/// Errors: the holder cannot be reached, ends, or is of a version that does not fill it.
-async fn fill_once(holder: &Holder, cached: &CachedReader, cache: &WatchCache) -> Result<(), BodyError> {
+/// Says whether something `came`. Errors: the holder cannot be reached, ends, or is of a version that does not fill it.
+async fn fill_once(
+    holder: &Holder,
+    cached: &CachedReader,
+    cache: &WatchCache,
+    came: &mut bool,
+) -> Result<(), BodyError> {
     let mut body = holder.ask(&cache.asks().to_target()).await?;
     let mut filling = CacheFilling::of(cache, cached.caches());
     while let Some(frame) = body.frame().await {
         if let Ok(bytes) = frame?.into_data() {
             filling.push(&bytes)?;
+            *came = true;
         }
     }
     Ok(())
@@ -219,7 +229,6 @@ impl Following {
         }
         (!rest.is_empty()).then(|| rest.into())
     }
-
 }
 
 impl Asking {

@@ -17,7 +17,7 @@ use crate::{
         monitor::Health,
         traffic::{Came, Served},
     },
-    stores::{SHOWN_PATH, WATCH_CACHE_PATH},
+    stores::is_for_replicas,
     view::{Mode, through_proxy},
 };
 use kubefold_serving::{
@@ -283,11 +283,6 @@ impl<H: Handler> Answer for Gate<H> {
         let response = self.deliveries.bounded(response, credential);
         Ok(self.served.answered(&came, started.elapsed(), response))
     }
-}
-
-/// Says whether only replicas are answered at a path.
-pub(super) fn is_for_replicas(path: &str) -> bool {
-    path == SHOWN_PATH || path == WATCH_CACHE_PATH
 }
 
 /// A request for the fleet as a subresource is one for the fleet: whoever may send one there may send the other here.

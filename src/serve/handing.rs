@@ -33,10 +33,10 @@ use crate::{
     read::CachedReader,
     respond::GateError,
     serve::{
-        gate::is_for_replicas,
         holder::{Holder, HolderLink},
         traffic::Came,
     },
+    stores::is_for_replicas,
     upstream::{Failure, impersonate::strip_hop_by_hop, tunnel::join},
     view::Mode,
 };

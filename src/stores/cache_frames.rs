@@ -9,7 +9,7 @@ use tokio_util::codec::{Decoder, LengthDelimitedCodec};
 
 use crate::{
     store::{Change, Entry, KindSpec, KnownHolders, Revision},
-    stores::told::{Unreadable, codec},
+    stores::told::{SHOWN_PATH, Unreadable, codec},
 };
 use kubefold_wire::{
     options::query_value,
@@ -20,6 +20,11 @@ use kubefold_wire::{
 pub const WATCH_CACHE_PATH: &str = "/kubefold/v1/watchcache";
 /// The form of the frames.
 const FORMAT: u32 = 1;
+
+/// Says whether only replicas are answered at a path.
+pub fn is_for_replicas(path: &str) -> bool {
+    path == SHOWN_PATH || path == WATCH_CACHE_PATH
+}
 
 /// What is asked for at [`WATCH_CACHE_PATH`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +69,8 @@ pub(super) enum Frame {
     Changed(Change),
     /// Members of which the last known state is shown, from now on.
     Stale(Vec<String>),
+    /// No member serves the kind any more.
+    Ended,
 }
 
 const BEGINS: u8 = b'b';
@@ -73,6 +80,7 @@ const PUT: u8 = b'p';
 const REMOVED: u8 = b'd';
 const REACHED: u8 = b'r';
 const STALE: u8 = b's';
+const ENDED: u8 = b'e';
 
 /// Frames on their way out.
 #[derive(Debug, Default)]
@@ -112,6 +120,10 @@ impl Written {
 
     pub(super) fn stale(&mut self, members: &[String]) {
         self.frame(STALE, |out| out.extend_from_slice(members.join(",").as_bytes()));
+    }
+
+    pub(super) fn ended(&mut self) {
+        self.frame(ENDED, |_| {});
     }
 
     fn frame(&mut self, tag: u8, write: impl FnOnce(&mut Vec<u8>)) {
@@ -176,6 +188,7 @@ impl Frames {
                 Frame::Changed(Change::Removed(text(rest)?.to_owned(), revision))
             }
             STALE => Frame::Stale(text(rest)?.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()),
+            ENDED => Frame::Ended,
             _ => return None,
         })
     }

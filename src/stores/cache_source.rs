@@ -17,7 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     store::{
-        Audience, Change, Cursor, Entry, Interest, LAST_EVENT_WITHIN, LAST_EVENTS_WITHIN, Naming, ReadAfter, Revision, Snapshot,
+        Audience, Change, Cursor, Entry, Interest, LAST_EVENT_WITHIN, LAST_EVENTS_WITHIN, Naming, ReadAfter, Revision,
+        Snapshot,
     },
     stores::{
         Running, Stores,
@@ -56,6 +57,7 @@ struct Source {
     ending: CancellationToken,
     /// Then the last events are waited for until then.
     last_by: Option<Instant>,
+    is_over: bool,
 }
 
 impl Stores {
@@ -105,12 +107,13 @@ impl Source {
             stale: Vec::new(),
             look_at: Instant::now(),
             last_by: None,
+            is_over: false,
         })
     }
 
     /// The next frames. `None`: it cannot go on.
     async fn next(mut self) -> Option<(Bytes, Self)> {
-        loop {
+        while !self.is_over {
             if self.unsent.is_some() {
                 self.fill()?;
             } else {
@@ -118,13 +121,18 @@ impl Source {
                 self.read()?;
                 self.look()?;
             }
+            if self.running.store.is_ended() {
+                self.out.ended();
+                self.is_over = true;
+            }
             if !self.out.0.is_empty() {
                 return Some((std::mem::take(&mut self.out.0).into(), self));
             }
-            if self.running.store.is_ended() || !self.wait().await {
-                return None;
+            if !self.wait().await {
+                break;
             }
         }
+        None
     }
 
     /// Waits until there may be something to tell. Says whether more may come: while this process ends the last events do, as to its

@@ -72,7 +72,7 @@ use readiness::Readiness;
 use written::Mirrored;
 
 pub use {
-    cache_frames::{WATCH_CACHE_PATH, WatchCacheAsked},
+    cache_frames::{WATCH_CACHE_PATH, WatchCacheAsked, is_for_replicas},
     figures::{Following, StoreFigures},
     follow::{Heard, follow},
     late::{Patience, SILENT_MAX},

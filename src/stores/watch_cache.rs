@@ -204,6 +204,7 @@ impl<'a> CacheFilling<'a> {
                 Frame::Filled(revision) => self.filled(revision)?,
                 Frame::Changed(change) => changes.push(change),
                 Frame::Stale(members) => *self.cache.stale.lock() = members,
+                Frame::Ended => self.cache.shown.swap(None).iter().for_each(|shown| shown.store.end()),
             }
         }
         self.apply(changes);
@@ -252,9 +253,10 @@ struct Figures(Arc<WatchCaches>);
 impl Collector for Figures {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let all: Vec<Arc<WatchCache>> = self.0.kinds.lock().values().cloned().collect();
-        let (objects, bytes) = all.iter().map(|cache| cache.held()).fold((0, 0), |(objects, bytes), (more, long)| {
-            (objects + more, bytes + long)
-        });
+        let (objects, bytes) = all
+            .iter()
+            .map(|cache| cache.held())
+            .fold((0, 0), |(objects, bytes), (more, long)| (objects + more, bytes + long));
         let filled = all.iter().filter(|cache| cache.is_filled()).count() as u64;
         let watchers = all.iter().map(|cache| cache.watchers() as u64).sum();
         let figures = [
@@ -268,5 +270,156 @@ impl Collector for Figures {
             gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        config::{Config, MemberName},
+        store::{KindSpec, LogLimits, Naming, Revisions, unstored},
+        stores::cache_frames::{WATCH_CACHE_PATH, Written},
+    };
+    use kubefold_wire::resource::Gvk;
+
+    fn caches() -> Arc<WatchCaches> {
+        let shared = Shared {
+            naming: Arc::new(Naming::new(&Config::of(Vec::new()))),
+            identities: Arc::default(),
+            revisions: Arc::new(Revisions::volatile()),
+            log_limits: LogLimits::default(),
+        };
+        WatchCaches::new(shared, Some(1), CancellationToken::new())
+    }
+
+    fn maps() -> Gvr {
+        Gvr::new("", "v1", "configmaps")
+    }
+
+    fn spec() -> KindSpec {
+        KindSpec::new(maps(), Gvk::new("", "v1", "ConfigMap"), true)
+    }
+
+    fn entry(caches: &WatchCaches, name: &str) -> Entry {
+        let object = format!(
+            r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"{name}","namespace":"a","uid":"u","resourceVersion":"1"}}}}"#
+        );
+        Arc::into_inner(unstored(&spec(), &caches.shared, &MemberName::new("east").unwrap(), &object).unwrap()).unwrap()
+    }
+
+    /// The keys that readers see, and as of which revision.
+    fn seen(cache: &WatchCache) -> Option<(Vec<String>, u64)> {
+        let snapshot = cache.shown.load_full()?.store.snapshot();
+        Some((snapshot.objects.keys().map(ToString::to_string).collect(), snapshot.revision.0))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cache_is_seen_once_it_is_whole_and_goes_on_by_another_connection() {
+        let caches = caches();
+        for piece in [1, 7, 100_000] {
+            let cache = caches.begin(&maps()).unwrap();
+            assert!(caches.begin(&maps()).is_none(), "there is one");
+            let asked = |cache: &WatchCache| {
+                let target = cache.asks().to_target();
+                let (path, query) = target.split_once('?').unwrap();
+                WatchCacheAsked::of(path, query).unwrap()
+            };
+            assert_eq!(asked(&cache), WatchCacheAsked { gvr: maps(), after: None });
+            let mut first = CacheFilling::of(&cache, &caches);
+            let mut comes = |written: Written| written.0.chunks(piece).try_for_each(|piece| first.push(piece));
+            let mut out = Written::default();
+            out.begins(&spec(), true, 77);
+            out.object(&entry(&caches, "x"));
+            comes(out).unwrap();
+            assert!(!cache.is_filled() && cache.at(Revision(1), Duration::from_secs(1)).await.is_none());
+            let mut out = Written::default();
+            out.object(&entry(&caches, "y"));
+            out.filled(Revision(10));
+            out.stale(&["west".to_owned(), "north".to_owned()]);
+            comes(out).unwrap();
+            assert_eq!(seen(&cache), Some((vec!["a/x@east".to_owned(), "a/y@east".to_owned()], 10)));
+            assert_eq!(cache.stale(), ["west", "north"]);
+            assert_eq!(cache.at(Revision(10), Duration::ZERO).await.unwrap().members, 77);
+            let before = cache.shown.load_full().unwrap().store.clone();
+
+            // Another connection, maybe to another holder.
+            assert_eq!(asked(&cache).after, Some((Revision(10), 77)));
+            let mut second = CacheFilling::of(&cache, &caches);
+            let mut comes = |written: Written| written.0.chunks(piece).try_for_each(|piece| second.push(piece));
+            let mut out = Written::default();
+            out.begins(&spec(), false, 77);
+            out.removed(b"a/x@east", Revision(12));
+            out.reached(Revision(13));
+            out.stale(&[]);
+            comes(out).unwrap();
+            assert_eq!(seen(&cache), Some((vec!["a/y@east".to_owned()], 13)));
+            assert!(cache.stale().is_empty() && !before.is_ended());
+            let mut out = Written::default();
+            out.begins(&spec(), true, 78);
+            out.filled(Revision(20));
+            comes(out).unwrap();
+            assert_eq!(seen(&cache), Some((Vec::new(), 20)));
+            assert!(before.is_ended(), "its watches begin anew");
+            let mut out = Written::default();
+            out.ended();
+            comes(out).unwrap();
+            assert!(seen(&cache).is_none() && asked(&cache).after.is_none());
+
+            tokio::time::advance(IDLE_MAX).await;
+            assert!(caches.of(&maps()).is_some());
+            caches.sweep();
+            assert!(caches.of(&maps()).is_some() && !cache.until().is_cancelled(), "it was in use");
+            tokio::time::advance(IDLE_MAX).await;
+            caches.sweep();
+            assert!(caches.of(&maps()).is_none() && cache.until().is_cancelled());
+        }
+    }
+
+    #[test]
+    fn no_further_cache_begins_where_there_is_no_room() {
+        let caches = caches();
+        let cache = caches.begin(&maps()).unwrap();
+        assert!(caches.begin(&Gvr::new("", "v1", "pods")).is_some(), "nothing is held yet");
+        let mut out = Written::default();
+        out.begins(&spec(), true, 1);
+        out.object(&entry(&caches, "x"));
+        out.filled(Revision(10));
+        CacheFilling::of(&cache, &caches).push(&out.0).unwrap();
+        assert!(caches.begin(&Gvr::new("", "v1", "secrets")).is_none());
+    }
+
+    #[test]
+    fn what_cannot_be_read_ends_the_connection() {
+        let caches = caches();
+        let cache = caches.begin(&maps()).unwrap();
+        let (mut begins, mut goes_on, mut filled) = (Written::default(), Written::default(), Written::default());
+        begins.begins(&spec(), true, 1);
+        goes_on.begins(&spec(), false, 1);
+        filled.filled(Revision(1));
+        let frame = |bytes: &[u8]| [&(bytes.len() as u32).to_le_bytes()[..], bytes].concat();
+        let behind = |first: &Written, rest: &[u8]| [&first.0[..], rest].concat();
+        for bad in [
+            filled.0.clone(),
+            behind(&goes_on, &filled.0),
+            behind(&begins, &frame(b"?")),
+            behind(&begins, &frame(b"o123")),
+            behind(&begins, &frame(b"f123")),
+            behind(&begins, &frame(b"d1234567\xff\xff")),
+            frame(b"b1"),
+            frame(b""),
+            u32::MAX.to_le_bytes().to_vec(),
+        ] {
+            assert!(CacheFilling::of(&cache, &caches).push(&bad).is_err(), "{bad:?}");
+            assert!(!cache.is_filled());
+        }
+        for (path, query) in [
+            ("/kubefold/v1/shown", "format=1&resource=/v1/pods"),
+            (WATCH_CACHE_PATH, "format=2&resource=/v1/pods"),
+            (WATCH_CACHE_PATH, "format=1&resource=pods"),
+            (WATCH_CACHE_PATH, ""),
+        ] {
+            assert_eq!(WatchCacheAsked::of(path, query), None, "{query}");
+        }
     }
 }

@@ -316,9 +316,12 @@ async fn a_member_joins(holder: &Kubefold, standby: &Kubefold, [east, west, nort
         }
     }
     // The administrator's caches have the third member's objects.
-    eventually(SOON, async || {
-        if alike(holder, standby, CONFIG_MAPS, JSON, false).await { Ok(()) } else { Err(standby.log()) }
-    })
+    eventually(
+        SOON,
+        async || {
+            if alike(holder, standby, CONFIG_MAPS, JSON, false).await { Ok(()) } else { Err(standby.log()) }
+        },
+    )
     .await;
 }
 
@@ -406,7 +409,8 @@ async fn watches_at_other_replicas_stay_open_when_the_holder_goes() {
         let at = others.iter().position(|at| *at != next).unwrap();
         for name in &names[1..] {
             let event = watches[at].next(SOON).await;
-            let event = event.unwrap_or_else(|| panic!("{} {}", replicas.all[others[at]].log(), replicas.all[next].log()));
+            let event =
+                event.unwrap_or_else(|| panic!("{} {}", replicas.all[others[at]].log(), replicas.all[next].log()));
             let what = (event["type"].clone(), event["object"]["metadata"]["name"].clone());
             assert_eq!(what, (json!("ADDED"), json!(format!("{name}@east"))), "{event}");
         }

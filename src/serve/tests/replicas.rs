@@ -8,7 +8,7 @@ use kubefold_sql::Waits;
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair};
 
 use super::*;
-use crate::stores::SHOWN_PATH;
+use crate::stores::{SHOWN_PATH, WATCH_CACHE_PATH};
 use kubefold_serving::{Answer, Closed, peer::Peer};
 
 /// A client's certificate of an authority, and its key.
@@ -159,11 +159,17 @@ async fn what_is_shown_is_told_to_replicas_alone() {
     let standby = edge.standby(Some(edge.address)).await;
     let [admin, replica] = ["admin", "replica"].map(|name| edge.identity(name));
     let address = edge.address;
-    let told = standby.holder.ask(SHOWN_PATH).await.unwrap().collect().await.unwrap().to_bytes();
-    assert_eq!(told, "what is shown");
+    for path in [SHOWN_PATH, WATCH_CACHE_PATH] {
+        let told = standby.holder.ask(path).await.unwrap().collect().await.unwrap().to_bytes();
+        assert_eq!(told, "what is shown");
+    }
     let shows = [("client-cert", item(&admin[0]))];
     let mut said = async |address, identity: Option<&[String; 2]>, headers: &[(&'static str, HeaderValue)]| {
-        text(edge.ask(address, identity, Method::GET, SHOWN_PATH, headers).await).await
+        let mut both = Vec::new();
+        for path in [SHOWN_PATH, WATCH_CACHE_PATH] {
+            both.push(text(edge.ask(address, identity, Method::GET, path, headers).await).await);
+        }
+        both
     };
     for (address, identity, headers) in [
         (address, None, &[][..]),
@@ -173,8 +179,9 @@ async fn what_is_shown_is_told_to_replicas_alone() {
         (standby.address, Some(&admin), &[]),
         (standby.address, Some(&replica), &[]),
     ] {
-        let (code, said) = said(address, identity, headers).await;
-        assert!(said != "what is shown", "{code} {said}");
+        for (code, said) in said(address, identity, headers).await {
+            assert!(said != "what is shown", "{code} {said}");
+        }
     }
     // Nobody has the state.
     standby.holder.end();

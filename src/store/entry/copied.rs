@@ -32,7 +32,7 @@ impl Entry {
     /// Appends it.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_u64_le(self.revision.0);
-        out.put_u8(u8::from(self.folded) * FOLDED | u8::from(self.deleting) * DELETING);
+        out.put_u8((u8::from(self.folded) * FOLDED) | (u8::from(self.deleting) * DELETING));
         out.put_u32_le(self.type_meta_len);
         for place in [&self.labels, &self.resource_version, &self.uid, &self.metadata, &self.node] {
             out.put_u32_le(place.start);
