@@ -3,7 +3,7 @@
 //!
 //! Each kind of trouble comes once, in an order that a seed decides. `scripts/soak replicas` plays other orders.
 
-use std::{collections::BTreeSet, env, fs, time::Duration};
+use std::{collections::BTreeSet, env, fs, str::FromStr, time::Duration};
 
 use http::Method;
 use tokio::time::Instant;
@@ -20,7 +20,9 @@ use crate::{
 };
 
 const SOON: Duration = Duration::from_secs(90);
-/// Events that every informer is told between two troubles.
+/// How many informers there are, unless a soak wants more.
+const INFORMERS: usize = 3;
+/// Events that each of so many informers is told between two troubles.
 const CALM: usize = 20;
 
 #[derive(Clone, Copy, Debug)]
@@ -150,6 +152,11 @@ async fn informers_hold_what_the_members_hold_while_replicas_members_and_a_mysql
     Box::pin(informers_hold_what_the_members_hold(StateEngine::Mysql)).await;
 }
 
+/// A number that a soak sets.
+fn number<N: FromStr>(name: &str) -> Option<N> {
+    env::var(name).ok()?.parse().ok()
+}
+
 async fn informers_hold_what_the_members_hold(engine: StateEngine) {
     let bed = Testbed::start(&["east", "west"], MemberOptions::default()).await;
     let members = [&bed["east"], &bed["west"]];
@@ -166,18 +173,21 @@ async fn informers_hold_what_the_members_hold(engine: StateEngine) {
     }
     let balancer = Relay::among(&replicas.each_ref().map(Kubefold::addr)).await;
     let kubeconfig = replicas[0].kubeconfig_through(&balancer);
-    let mut informers = [true, false, true].map(|list| Informer::start(&kubeconfig, None, "configmaps", list));
+    let start = |at| Informer::start(&kubeconfig, None, "configmaps", at % 2 == 0);
+    let mut informers: Vec<Informer> =
+        (0..number("KUBEFOLD_REPLICAS_INFORMERS").unwrap_or(INFORMERS)).map(start).collect();
     for informer in &informers {
         informer.synced(SOON).await;
     }
 
-    let seed = env::var("KUBEFOLD_REPLICAS_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_default();
+    let seed = number("KUBEFOLD_REPLICAS_SEED").unwrap_or_default();
     let (world, until) = (World { replicas, balancer, server: &server, member: members[1] }, CancellationToken::new());
     let trouble = async {
-        calm(&informers).await;
+        let some = &informers[..INFORMERS.min(informers.len())];
+        calm(some).await;
         for trouble in Trouble::all(seed) {
             world.suffer(trouble).await;
-            calm(&informers).await;
+            calm(some).await;
             figure(&format!("{trouble:?}: {} watches have begun anew at the holder", world.expired().await));
         }
         until.cancel();
