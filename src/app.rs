@@ -219,7 +219,7 @@ impl App {
         let host = Host::new(config.aggregation.as_ref(), Arc::clone(&authentication));
         let shared = shared(&config, &state, records.remote()).await?;
         let stores = Stores::new(Arc::clone(&registry), shared, tasks.clone(), draining.clone());
-        stores.bound(options.store_bytes_max.or_else(memory::for_objects));
+        bound(&stores, &options, records.remote());
         let writer = {
             let fleet = LiveFleet::new(Arc::clone(&stores)).under(journal.state().cloned());
             Writer::new(fleet, journal, tasks.clone(), draining.clone())
@@ -309,6 +309,14 @@ impl App {
             Some(database) => database.lost().await,
             None => std::future::pending().await,
         }
+    }
+}
+
+/// How much stores hold, and whether they may tell what comes.
+fn bound(stores: &Stores, options: &Options, database: Option<&Arc<RemoteState>>) {
+    stores.bound(options.store_bytes_max.or_else(memory::for_objects));
+    if let Some(database) = database.cloned() {
+        stores.tell_if(move || database.may_tell());
     }
 }
 

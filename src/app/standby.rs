@@ -30,7 +30,7 @@ use crate::{
     observe::{Exposed, Metrics},
     read::CachedReader,
     respond::{GateError, RouteError},
-    serve::{Handing, Handler, Health, Holder, Published, Served, StateDir},
+    serve::{Handing, Handler, Health, Holder, HolderTold, Published, Served, StateDir},
     store::{Earlier, LogLimits, Naming, Revisions, Shared},
     stores::{Hearing, SHOWN_PATH, Told, Unreadable, WatchCaches},
 };
@@ -66,6 +66,21 @@ pub(super) enum Waited {
     Ended,
 }
 
+/// What a standby hears of what the holder shows.
+struct Heard {
+    told: Arc<Told>,
+    caches: Arc<WatchCaches>,
+}
+
+impl Heard {
+    /// All that is known of that, once nothing more comes.
+    fn all(&self) -> HashMap<Gvr, Earlier> {
+        let (mut told, epoch) = self.told.take();
+        self.caches.complete(&mut told, epoch);
+        told
+    }
+}
+
 /// Waits until the state is this process's, and hands requests on meanwhile. Port 0 is a certain one afterwards.
 ///
 /// Errors: what is given is wrong, or is not what the other replicas have.
@@ -89,8 +104,8 @@ pub(super) async fn wait(
     candidate.announce(announcement(options, front.address));
     let socket = front.door.socket()?;
     let (shutdown, tasks) = (Shutdown::default(), TaskTracker::new());
-    let told = Arc::new(Told::default());
-    let holder = serve(options, config, state, front, &told, &shutdown, &tasks)?;
+    let heard = Heard { told: Arc::default(), caches: caches(options, config, &shutdown.drain) };
+    let holder = serve(options, config, state, front, &heard, &shutdown, &tasks)?;
     holder.see(candidate.waits());
     tracing::info!(address = %options.serving.listen, holder = holder.told(), "waits for the state as a standby");
     let taken = taken(candidate, &holder, ending).await;
@@ -104,7 +119,7 @@ pub(super) async fn wait(
     }
     tasks.wait().await;
     holder.end();
-    let took = |state| Waited::Taken { state, socket: Some(socket), told: told.take() };
+    let took = |state| Waited::Taken { state, socket: Some(socket), told: heard.all() };
     Ok(taken?.map_or(Waited::Ended, took))
 }
 
@@ -114,7 +129,7 @@ fn serve(
     config: &Config,
     state: &Arc<StateDir>,
     front: Front,
-    told: &Arc<Told>,
+    heard: &Heard,
     shutdown: &Shutdown,
     tasks: &TaskTracker,
 ) -> anyhow::Result<Arc<Holder>> {
@@ -124,13 +139,13 @@ fn serve(
     published.write(state)?;
     let until = &shutdown.drain;
     let holder = Holder::new(Arc::clone(&tls));
-    let cached = CachedReader::new(caches(options, config, until), until.clone());
+    let cached = CachedReader::new(Arc::clone(&heard.caches), until.clone());
     let handing = Arc::new(Handing::new(Arc::clone(&holder), until.clone()).caching(cached, tasks.clone()));
     let mut metrics = Metrics::default();
     metrics.room("certificate", |room| expiries.register(room));
     metrics.room("replica", |room| {
         handing.register(room);
-        told.register(room);
+        heard.told.register(room);
     });
     metrics.room("state", |room| {
         room.register("held", HELD, ConstGauge::new(0_i64));
@@ -164,7 +179,7 @@ fn serve(
         state: Arc::clone(state),
     };
     tasks.spawn(until.clone().run_until_cancelled_owned(renewal.run()));
-    tasks.spawn(until.clone().run_until_cancelled_owned(hears(Arc::clone(&holder), Arc::clone(told))));
+    tasks.spawn(until.clone().run_until_cancelled_owned(hears(Arc::clone(&holder), Arc::clone(&heard.told))));
     let (probed, until) = (Arc::clone(&holder), until.clone());
     tasks.spawn(async move { until.run_until_cancelled(probed.probe()).await });
     Ok(holder)
@@ -195,7 +210,8 @@ async fn hears(holder: Arc<Holder>, told: Arc<Told>) {
 
 /// Errors: the holder cannot be reached, ends, or tells what this version does not know.
 async fn hear(holder: &Holder, told: &Told) -> Result<(), BodyError> {
-    let (mut body, mut hearing) = (holder.ask(SHOWN_PATH).await?, Hearing::to(told));
+    let HolderTold { mut body, epoch } = holder.ask(SHOWN_PATH).await?;
+    let mut hearing = Hearing::to(told, epoch);
     while let Some(frame) = body.frame().await {
         if let Ok(bytes) = frame?.into_data() {
             hearing.push(&bytes)?;

@@ -23,7 +23,7 @@ use crate::{
         list::{self, Shape},
         turns::Turns,
         watch::{self, Surroundings},
-        watcher::{Stale, error_frame},
+        watcher::{Stale, Telling, error_frame},
     },
     store::{Audience, Entry, FleetStore, RETAINED_FOR, Revision},
     view::{ListOptions, Mode},
@@ -46,8 +46,7 @@ pub(super) struct Bodies {
     pub(super) turns: Arc<Turns>,
     /// What was compressed for lists.
     blocks: Blocks,
-    /// Ends watches cleanly when kubefold goes.
-    pub(super) drain: CancellationToken,
+    telling: Telling,
 }
 
 /// What a list or watch is of, and what it is to be.
@@ -110,9 +109,14 @@ impl Selected<'_> {
 }
 
 impl Bodies {
-    /// Until `drain` is cancelled.
-    pub(super) fn new(drain: CancellationToken) -> Self {
-        Self { turns: Arc::default(), blocks: Blocks::default(), drain }
+    /// As long as something may be told.
+    pub(super) fn new(telling: Telling) -> Self {
+        Self { turns: Arc::default(), blocks: Blocks::default(), telling }
+    }
+
+    /// Ends watches cleanly when kubefold goes.
+    pub(super) fn drain(&self) -> &CancellationToken {
+        &self.telling.drain
     }
 
     /// Answers a list.
@@ -153,8 +157,8 @@ impl Bodies {
         let Selected { store, options, filter, asked, last, .. } = read;
         let is_strict = asked.mode == Mode::Strict;
         let rights = asked.grants.asked.renewal().map(Renewal::follow);
-        let (pace, drain) = (self.turns.pace(asked.caller), self.drain.clone());
-        let around = Surroundings { last, known, stale, is_strict, rights, pace, drain, form };
+        let (pace, telling) = (self.turns.pace(asked.caller), self.telling.clone());
+        let around = Surroundings { last, known, stale, is_strict, rights, pace, telling, form };
         let response = watch::watch(store, options, filter, around);
         if is_socket { response } else { encode_watch(response, encoding) }
     }
@@ -167,7 +171,7 @@ impl Bodies {
             let form = form.unwrap_or_default();
             let media = form.media();
             let audience = read.filter.audience().clone();
-            let followed = Followed { rights, audience, form, drain: self.drain.clone() };
+            let followed = Followed { rights, audience, form, drain: self.telling.drain.clone() };
             encode_watch(watch_response(media, followed.into_body()), encoding)
         } else {
             json_response(empty())

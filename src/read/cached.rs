@@ -16,6 +16,7 @@ use crate::{
         bodies::{Bodies, Selected},
         filter::Filter,
         watch::begin,
+        watcher::Telling,
     },
     search::searches,
     store::Revision,
@@ -26,6 +27,7 @@ use kubefold_serving::{
     caller::Caller,
     replica::{CacheAnswer, CacheAsked},
 };
+use kubefold_sql::MayTell;
 use kubefold_wire::{
     body::Body,
     form::OFFERS,
@@ -146,7 +148,9 @@ fn caller_of(headers: &HeaderMap) -> Caller {
 impl CachedReader {
     /// From these, until `drain` is cancelled.
     pub fn new(caches: Arc<WatchCaches>, drain: CancellationToken) -> Self {
-        Self { caches, bodies: Bodies::new(drain) }
+        // The holder says of each watch whether it may go on.
+        let telling = Telling { drain, may_tell: Arc::new(|| MayTell::Yes) };
+        Self { caches, bodies: Bodies::new(telling) }
     }
 
     /// Its watch caches.

@@ -34,7 +34,7 @@ use crate::{
         filter::{Filter, Limit},
         fresh::{Due, Need, prove, scope_of},
         get::Of,
-        watcher::Stale,
+        watcher::{Stale, Telling},
     },
     respond::ReadError,
     store::{Audience, Entry, KindSpec, Revision},
@@ -75,7 +75,9 @@ pub struct Reader {
 impl Reader {
     /// Makes a reader.
     pub fn new(stores: Arc<Stores>, freshness: Freshness, drain: CancellationToken) -> Self {
-        Self { stores, freshness, bodies: Bodies::new(drain) }
+        let of_stores = Arc::clone(&stores);
+        let telling = Telling { drain, may_tell: Arc::new(move || of_stores.may_tell()) };
+        Self { stores, freshness, bodies: Bodies::new(telling) }
     }
 
     /// Answers a get of an object, or of a subresource that is the whole object to a kube-apiserver; `""` is none.

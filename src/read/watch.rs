@@ -6,7 +6,6 @@ use http::Response;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     access::Following,
@@ -16,7 +15,7 @@ use crate::{
         filter::Filter,
         turns::Pace,
         walk::Walk,
-        watcher::{BEGUN_WITHIN, Stale, Watched, Watcher, error_frame},
+        watcher::{BEGUN_WITHIN, Stale, Telling, Watched, Watcher, error_frame},
     },
     respond::ReadError,
     store::{Cursor, Entry, FleetStore, Interest, Revision, Snapshot},
@@ -43,8 +42,7 @@ pub(super) struct Surroundings {
     pub(super) rights: Option<Following>,
     /// In whose turns it gives the objects of its beginning.
     pub(super) pace: Pace,
-    /// Ends every watch cleanly: kubefold is going.
-    pub(super) drain: CancellationToken,
+    pub(super) telling: Telling,
     /// How objects are written; `None` if it cannot be: a kube-apiserver ends such a watch at its first event.
     pub(super) form: Option<Form>,
 }
@@ -57,7 +55,7 @@ pub(super) fn watch(
     filter: Filter,
     around: Surroundings,
 ) -> Response<Body> {
-    let Surroundings { last, known, stale, is_strict, rights, pace, drain, form } = around;
+    let Surroundings { last, known, stale, is_strict, rights, pace, telling, form } = around;
     let interest = filter.interest(store.spec());
     let (initial, cursor) = match begin(store, options, last, &interest) {
         Ok(begun) => begun,
@@ -88,7 +86,7 @@ pub(super) fn watch(
         is_strict,
         rights,
         pace,
-        drain,
+        telling,
     };
     let watcher = Watcher::new(store, watched, cursor, walk);
     let chunks = futures::stream::unfold(watcher, move |mut watcher| async move {

@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use tokio::{
     sync::watch,
-    time::{Instant, Sleep, sleep_until, timeout_at},
+    time::{Instant, Sleep, sleep, sleep_until, timeout_at},
 };
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
@@ -28,11 +28,13 @@ use crate::{
         Audience, Cursor, Entry, FleetStore, FrameKey, Interest, LAST_EVENT_WITHIN, LAST_EVENTS_WITHIN, RETAINED_FOR,
         ReadAfter, Record, Revision, Selector, Snapshot, Transition,
     },
+    stores::MAY_TELL_AGAIN,
 };
 use kubefold_serving::{
     audit::{self, Notes},
     packed::Step,
 };
+use kubefold_sql::MayTell;
 use kubefold_wire::{status::Status, watch::EventType};
 
 /// Records read from the log at once.
@@ -51,6 +53,15 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// In this time a client has taken the objects of a watch's beginning: they are held for it. As long as a continue token
 /// lives.
 pub(super) const BEGUN_WITHIN: Duration = RETAINED_FOR;
+
+/// Whether anything may be told.
+#[derive(Clone)]
+pub(super) struct Telling {
+    /// Ends every watch cleanly: kubefold is going.
+    pub(super) drain: CancellationToken,
+    /// Another process may have taken this one's place.
+    pub(super) may_tell: Arc<dyn Fn() -> MayTell + Send + Sync>,
+}
 
 /// Names the members that are down now, for bookmarks.
 pub(super) type Stale = Box<dyn Fn() -> Vec<String> + Send + Sync>;
@@ -76,8 +87,7 @@ pub(super) struct Watched {
     pub(super) rights: Option<Following>,
     /// In whose turns it gives the objects of its beginning.
     pub(super) pace: Pace,
-    /// Ends every watch cleanly: kubefold is going.
-    pub(super) drain: CancellationToken,
+    pub(super) telling: Telling,
 }
 
 /// A watch as it goes out.
@@ -141,7 +151,7 @@ impl Watcher {
             next_look: watched.is_strict.then_some(now + LOOK_EVERY),
             unsent: VecDeque::new(),
             alarm: Box::pin(sleep_until(watched.deadline)),
-            drained: Box::pin(watched.drain.clone().cancelled_owned()),
+            drained: Box::pin(watched.telling.drain.clone().cancelled_owned()),
             last: None,
             has_told: false,
             over: watched.deadline <= now,
@@ -157,6 +167,15 @@ impl Watcher {
         loop {
             if self.over {
                 return None;
+            }
+            match (self.watched.telling.may_tell)() {
+                MayTell::Yes => {}
+                MayTell::Unclear => {
+                    sleep(MAY_TELL_AGAIN).await;
+                    continue;
+                }
+                // What it would tell is not what the other one does. Its client goes on there.
+                MayTell::No => return None,
             }
             if let Some(end) = self.look() {
                 return Some(end);
@@ -195,7 +214,7 @@ impl Watcher {
                 self.next_bookmark = next_bookmark(true, Instant::now(), self.watched.deadline);
                 return Some(self.bookmark(false).into());
             }
-            if !self.watched.drain.is_cancelled() {
+            if !self.watched.telling.drain.is_cancelled() {
                 self.wait().await;
             } else if !self.hears_more().await {
                 self.over = true;

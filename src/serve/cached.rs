@@ -14,7 +14,7 @@ use crate::{
     respond::GateError,
     serve::{
         handing::{Asked, Handing},
-        holder::Holder,
+        holder::{Holder, Told},
     },
     stores::{CacheFilling, WatchCache},
 };
@@ -142,8 +142,8 @@ async fn fill_once(
     cache: &WatchCache,
     came: &mut bool,
 ) -> Result<(), BodyError> {
-    let mut body = holder.ask(&cache.asks().to_target()).await?;
-    let mut filling = CacheFilling::of(cache, cached.caches());
+    let Told { mut body, epoch } = holder.ask(&cache.asks().to_target()).await?;
+    let mut filling = CacheFilling::of(cache, cached.caches(), epoch);
     while let Some(frame) = body.frame().await {
         if let Ok(bytes) = frame?.into_data() {
             filling.push(&bytes)?;

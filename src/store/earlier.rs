@@ -136,8 +136,7 @@ impl Earlier {
 impl Known {
     /// Shape: reads the bytes of the object.
     fn of(entry: &Entry) -> Self {
-        let parts = entry.parts.as_ref().map_or(Revision(0), |parts| parts.revision);
-        Self { form: entry.form(), revision: entry.revision, parts }
+        Self { form: entry.form(), revision: entry.revision, parts: entry.parts_revision() }
     }
 }
 

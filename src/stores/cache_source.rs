@@ -11,7 +11,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tokio::{
     sync::watch,
-    time::{Instant, sleep_until, timeout_at},
+    time::{Instant, sleep, sleep_until, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -21,10 +21,11 @@ use crate::{
         Snapshot,
     },
     stores::{
-        Running, Stores,
+        MAY_TELL_AGAIN, Running, Stores,
         cache_frames::{WatchCacheAsked, Written},
     },
 };
+use kubefold_sql::MayTell;
 use kubefold_wire::{
     body::{Body, BodyError},
     watch::EventType,
@@ -114,6 +115,14 @@ impl Source {
     /// The next frames. `None`: it cannot go on.
     async fn next(mut self) -> Option<(Bytes, Self)> {
         while !self.is_over {
+            match self.stores.upgrade()?.may_tell() {
+                MayTell::Yes => {}
+                MayTell::Unclear => {
+                    sleep(MAY_TELL_AGAIN).await;
+                    continue;
+                }
+                MayTell::No => break,
+            }
             if self.unsent.is_some() {
                 self.fill()?;
             } else {

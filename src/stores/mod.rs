@@ -62,6 +62,7 @@ use crate::{
     search::Collection,
     store::{Earlier, FleetStore, GroupKind, Hold, KindSpec, LockHolds, Naming, Referent, Shared},
 };
+use kubefold_sql::MayTell;
 use kubefold_wire::resource::{EVENT_GROUPS, Gvr};
 
 use definitions::Definitions;
@@ -96,6 +97,12 @@ const OWN_USE: [(&str, &str); 4] = [
     ("rbac.authorization.k8s.io", ""),
 ];
 
+/// Says whether clients may be told what comes.
+type AsksMayTell = Box<dyn Fn() -> MayTell + Send + Sync>;
+
+/// Where that is to be found out, it is asked again after this.
+pub const MAY_TELL_AGAIN: Duration = Duration::from_millis(20);
+
 /// The stores of a fleet.
 pub struct Stores {
     registry: Arc<Registry>,
@@ -125,6 +132,8 @@ pub struct Stores {
     told: Mutex<HashMap<Gvr, Earlier>>,
     /// Why the mirror's tables cannot be written, while they cannot.
     unwritable: watch::Sender<Option<MirrorError>>,
+    /// Says whether clients may be told what comes; always without it.
+    may_tell: OnceLock<AsksMayTell>,
     /// Bytes of objects; whoever would begin a further store above it is refused.
     bytes_max: AtomicU64,
     tasks: TaskTracker,
@@ -212,6 +221,7 @@ impl Stores {
             mirrored: Mutex::default(),
             told: Mutex::default(),
             unwritable: watch::Sender::new(None),
+            may_tell: OnceLock::new(),
             bytes_max: AtomicU64::new(u64::MAX),
             tasks,
             cancel,
@@ -222,6 +232,17 @@ impl Stores {
     /// Begins no further store once all together hold so many bytes of objects. `None`: whatever they hold.
     pub fn bound(&self, bytes_max: Option<u64>) {
         self.bytes_max.store(bytes_max.unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Has it asked before events are told whether they may be: another process may have taken this one's place. Once, before anything
+    /// is read.
+    pub fn tell_if(&self, may_tell: impl Fn() -> MayTell + Send + Sync + 'static) {
+        self.may_tell.get_or_init(|| Box::new(may_tell));
+    }
+
+    /// Says whether clients may be told what comes.
+    pub fn may_tell(&self) -> MayTell {
+        self.may_tell.get().map_or(MayTell::Yes, |may_tell| may_tell())
     }
 
     /// What all stores share.

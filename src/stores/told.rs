@@ -76,6 +76,8 @@ struct Shown {
     kinds: HashMap<Gvr, Earlier>,
     /// All has been told up to there.
     reached: Revision,
+    /// By the holder of this epoch.
+    epoch: i64,
 }
 
 impl Told {
@@ -89,9 +91,10 @@ impl Told {
         exported.register_collector(Box::new(Known(Arc::clone(self))));
     }
 
-    /// All of it, which it does not know any more.
-    pub fn take(&self) -> HashMap<Gvr, Earlier> {
-        std::mem::take(&mut self.0.lock().kinds)
+    /// All of it, which it does not know any more, and the epoch of the holder that has told it.
+    pub fn take(&self) -> (HashMap<Gvr, Earlier>, i64) {
+        let Shown { kinds, epoch, .. } = std::mem::take(&mut *self.0.lock());
+        (kinds, epoch)
     }
 }
 
@@ -121,6 +124,7 @@ pub struct Unreadable;
 /// What comes through one connection.
 pub struct Hearing<'a> {
     told: &'a Told,
+    epoch: i64,
     codec: LengthDelimitedCodec,
     buffer: BytesMut,
     /// Until all has been told once. What is known of before counts until then.
@@ -128,9 +132,9 @@ pub struct Hearing<'a> {
 }
 
 impl<'a> Hearing<'a> {
-    /// Nothing has come yet.
-    pub fn to(told: &'a Told) -> Self {
-        Self { told, codec: codec(), buffer: BytesMut::new(), first: Some(HashMap::new()) }
+    /// Nothing has come yet from the holder of that epoch.
+    pub fn to(told: &'a Told, epoch: i64) -> Self {
+        Self { told, epoch, codec: codec(), buffer: BytesMut::new(), first: Some(HashMap::new()) }
     }
 
     /// Takes in what has come.
@@ -178,6 +182,7 @@ impl<'a> Hearing<'a> {
         let mut known = self.told.0.lock();
         if let Some(first) = self.first.take() {
             known.kinds = first;
+            known.epoch = self.epoch;
         }
         known.reached = revision;
         known.kinds.values_mut().for_each(|earlier| earlier.reach(revision));
@@ -220,7 +225,7 @@ mod tests {
             all
         };
         for piece in [1, 3, 1000] {
-            let mut first = Hearing::to(&told);
+            let mut first = Hearing::to(&told, 1);
             heard(&mut first, &[Frame::Shown(pods.clone(), nothing(5))], piece).unwrap();
             assert_eq!(told.kinds(), 0, "it may not be all");
             heard(&mut first, &[Frame::Shown(maps.clone(), nothing(6)), Frame::Reached(Revision(9))], piece).unwrap();
@@ -230,7 +235,7 @@ mod tests {
             assert_eq!(heads(&told), [("pods".to_owned(), 12, 12)]);
             drop(first);
             // Another holder, or the same one again.
-            let mut second = Hearing::to(&told);
+            let mut second = Hearing::to(&told, 1);
             heard(&mut second, &[Frame::Shown(maps.clone(), nothing(20))], piece).unwrap();
             assert_eq!(heads(&told), [("pods".to_owned(), 12, 12)]);
             // A change of what it was never told.
@@ -238,14 +243,15 @@ mod tests {
                 .unwrap();
             assert_eq!(heads(&told), [("configmaps".to_owned(), 20, 30)]);
             assert_eq!(told.0.lock().reached, Revision(30));
-            assert_eq!((told.take().len(), told.kinds()), (1, 0));
+            let (taken, epoch) = told.take();
+            assert_eq!((taken.len(), epoch, told.kinds()), (1, 1, 0));
         }
     }
 
     #[test]
     fn what_cannot_be_read_is_not_known_and_what_is_no_frame_ends_the_connection() {
         let (told, of) = (Told::default(), Gvr::new("apps", "v1", "deployments"));
-        let mut hearing = Hearing::to(&told);
+        let mut hearing = Hearing::to(&told, 1);
         let all = [Frame::Shown(of, nothing(5)), Frame::Reached(Revision(5))];
         heard(&mut hearing, &all, 7).unwrap();
         // As a later version may tell it.
@@ -264,7 +270,7 @@ mod tests {
             u32::MAX.to_le_bytes().to_vec(),
         ];
         for bad in bad {
-            assert!(Hearing::to(&told).push(&bad).is_err(), "{bad:?}");
+            assert!(Hearing::to(&told, 1).push(&bad).is_err(), "{bad:?}");
         }
     }
 }

@@ -1,7 +1,14 @@
 //! The watch caches of a standby: kinds as the holder shows them, from which lists and watches are answered:
 //! docs/design/members.md#watch-caches.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
@@ -18,7 +25,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    store::{Change, Entry, FleetStore, Revision, SLICE_ITEMS_MAX, Shared},
+    store::{Change, Earlier, Entry, FleetStore, Revision, SLICE_ITEMS_MAX, Shared},
     stores::{
         IDLE_MAX,
         cache_frames::{Frame, Frames, WatchCacheAsked},
@@ -43,6 +50,8 @@ pub struct WatchCache {
     shown: ArcSwapOption<Shown>,
     /// It has all up to there.
     reached: watch::Sender<Revision>,
+    /// Of the holder of which it has that.
+    epoch: AtomicI64,
     stale: Mutex<Vec<String>>,
     used: Mutex<Instant>,
     /// It is filled until then.
@@ -92,6 +101,7 @@ impl WatchCaches {
             gvr: gvr.clone(),
             shown: ArcSwapOption::default(),
             reached: watch::Sender::new(Revision(0)),
+            epoch: AtomicI64::new(0),
             stale: Mutex::default(),
             used: Mutex::new(Instant::now()),
             until: self.until.child_token(),
@@ -113,6 +123,16 @@ impl WatchCaches {
             }
             is_used
         });
+    }
+
+    /// Adds to what the holder of an epoch has told that it shows what it has shown to clients of these caches: events that it told of
+    /// at once, and not yet there.
+    pub fn complete(&self, told: &mut HashMap<Gvr, Earlier>, epoch: i64) {
+        for cache in self.kinds.lock().values().filter(|cache| cache.epoch.load(Ordering::Acquire) == epoch) {
+            let (Some(earlier), Some(shown)) = (told.get_mut(&cache.gvr), cache.shown.load_full()) else { continue };
+            let later = shown.store.shown_after(earlier.head(), *cache.reached.borrow());
+            later.iter().filter(|later| !later.is_empty()).for_each(|later| earlier.change(later));
+        }
     }
 
     /// Registers their figures.
@@ -171,6 +191,7 @@ impl WatchCache {
 pub struct CacheFilling<'a> {
     cache: &'a WatchCache,
     shared: &'a Shared,
+    epoch: i64,
     frames: Frames,
     /// That is not shown yet, and a digest of its members.
     next: Option<(FleetStore, u64)>,
@@ -179,10 +200,10 @@ pub struct CacheFilling<'a> {
 }
 
 impl<'a> CacheFilling<'a> {
-    /// Nothing has come yet.
-    pub fn of(cache: &'a WatchCache, caches: &'a WatchCaches) -> Self {
+    /// Nothing has come yet from the holder of that epoch.
+    pub fn of(cache: &'a WatchCache, caches: &'a WatchCaches, epoch: i64) -> Self {
         let frames = Frames::of(cache.gvr.clone());
-        Self { cache, shared: &caches.shared, frames, next: None, objects: Vec::new(), has_begun: false }
+        Self { cache, shared: &caches.shared, epoch, frames, next: None, objects: Vec::new(), has_begun: false }
     }
 
     /// Takes in what has come.
@@ -198,7 +219,10 @@ impl<'a> CacheFilling<'a> {
                     self.next = Some((store, members));
                     self.has_begun = true;
                 }
-                Frame::Begins { .. } => self.has_begun = self.cache.is_filled(),
+                Frame::Begins { .. } => {
+                    self.has_begun = self.cache.is_filled();
+                    self.cache.epoch.store(self.epoch, Ordering::Release);
+                }
                 _ if !self.has_begun => return Err(Unreadable),
                 Frame::Object(entry) => self.object(*entry),
                 Frame::Filled(revision) => self.filled(revision)?,
@@ -230,6 +254,7 @@ impl<'a> CacheFilling<'a> {
         let (store, members) = self.next.take().ok_or(Unreadable)?;
         store.filled_as_of(revision);
         let before = self.cache.shown.swap(Some(Arc::new(Shown { store: Arc::new(store), members })));
+        self.cache.epoch.store(self.epoch, Ordering::Release);
         before.iter().for_each(|before| before.store.end());
         self.shared.revisions.reach(revision);
         self.cache.reached.send_replace(revision);
@@ -326,7 +351,7 @@ mod tests {
                 WatchCacheAsked::of(path, query).unwrap()
             };
             assert_eq!(asked(&cache), WatchCacheAsked { gvr: maps(), after: None });
-            let mut first = CacheFilling::of(&cache, &caches);
+            let mut first = CacheFilling::of(&cache, &caches, 1);
             let mut comes = |written: Written| written.0.chunks(piece).try_for_each(|piece| first.push(piece));
             let mut out = Written::default();
             out.begins(&spec(), true, 77);
@@ -345,7 +370,7 @@ mod tests {
 
             // Another connection, maybe to another holder.
             assert_eq!(asked(&cache).after, Some((Revision(10), 77)));
-            let mut second = CacheFilling::of(&cache, &caches);
+            let mut second = CacheFilling::of(&cache, &caches, 1);
             let mut comes = |written: Written| written.0.chunks(piece).try_for_each(|piece| second.push(piece));
             let mut out = Written::default();
             out.begins(&spec(), false, 77);
@@ -377,6 +402,30 @@ mod tests {
     }
 
     #[test]
+    fn what_clients_of_a_cache_have_been_told_is_known_if_it_was_told_by_the_same_holder() {
+        let caches = caches();
+        let cache = caches.begin(&maps()).unwrap();
+        let mut filling = CacheFilling::of(&cache, &caches, 7);
+        let mut out = Written::default();
+        out.begins(&spec(), true, 1);
+        out.object(&entry(&caches, "x"));
+        out.filled(Revision(10));
+        filling.push(&out.0).unwrap();
+        let shown = |revision| cache.shown.load_full().unwrap().store.shown(Revision(revision)).unwrap();
+        let before = shown(10);
+        let mut out = Written::default();
+        out.removed(b"a/x@east", Revision(12));
+        filling.push(&out.0).unwrap();
+        for (epoch, known) in [(8, before.clone()), (7, shown(12))] {
+            let mut told = HashMap::from([(maps(), before.clone())]);
+            caches.complete(&mut told, epoch);
+            let told = told.remove(&maps()).unwrap();
+            assert_eq!((told.head(), told.last()), (known.head(), known.last()));
+            assert_eq!(told, known);
+        }
+    }
+
+    #[test]
     fn no_further_cache_begins_where_there_is_no_room() {
         let caches = caches();
         let cache = caches.begin(&maps()).unwrap();
@@ -385,7 +434,7 @@ mod tests {
         out.begins(&spec(), true, 1);
         out.object(&entry(&caches, "x"));
         out.filled(Revision(10));
-        CacheFilling::of(&cache, &caches).push(&out.0).unwrap();
+        CacheFilling::of(&cache, &caches, 1).push(&out.0).unwrap();
         assert!(caches.begin(&Gvr::new("", "v1", "secrets")).is_none());
     }
 
@@ -410,7 +459,7 @@ mod tests {
             frame(b""),
             u32::MAX.to_le_bytes().to_vec(),
         ] {
-            assert!(CacheFilling::of(&cache, &caches).push(&bad).is_err(), "{bad:?}");
+            assert!(CacheFilling::of(&cache, &caches, 1).push(&bad).is_err(), "{bad:?}");
             assert!(!cache.is_filled());
         }
         for (path, query) in [

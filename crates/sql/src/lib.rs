@@ -31,7 +31,7 @@ pub use crate::{
     error::{OpenError, SqlError},
     failure::{Failure, FailureKind},
     key::{KeyError, KeyFile, SealedError, StateKey},
-    remote::{Candidate, LOOK_EVERY, RemoteFigures, RemoteState, SharedFiles, Waits},
+    remote::{Candidate, LOOK_EVERY, MayTell, RemoteFigures, RemoteState, SharedFiles, Waits},
     server::{Dialer, Server},
     statement::{Sql, Statement},
     value::{Column, Row, Value},

@@ -21,7 +21,7 @@ use std::{
 };
 
 use kubefold_sql::{
-    Announcement, Candidate, Database, Durability, LOOK_EVERY, Migrations, RemoteError, RemoteState, Server,
+    Announcement, Candidate, Database, Durability, LOOK_EVERY, MayTell, Migrations, RemoteError, RemoteState, Server,
     SharedFiles, Sql, SqlError, mysql::MysqlTls, params,
 };
 use parking_lot::Mutex;
@@ -311,7 +311,7 @@ fn a_holder_that_cannot_reach_the_server_acts_no_more_before_another_one_has_the
     let (old, second) = (first.state(), Process::new(engine, "lost"));
     let before = tables(&old);
     insert(&before, 1).unwrap();
-    assert!(old.check().is_ok() && old.figures().is_held);
+    assert!(old.check().is_ok() && old.figures().is_held && old.may_tell() == MayTell::Yes);
     partition(&first);
     first.cut();
     let watched = Arc::clone(&old);
@@ -328,6 +328,8 @@ fn a_holder_that_cannot_reach_the_server_acts_no_more_before_another_one_has_the
     let (until, why) = trusted.join().unwrap();
     assert!(until < now, "two processes act as the holder");
     assert!(why.is_away() && why.to_string().contains("cannot be reached"), "{why}");
+    // Its clients are told what members say, as long as it does not know of another holder.
+    assert_eq!(old.may_tell(), MayTell::Yes);
     let after = tables(&new);
     insert(&after, 2).unwrap();
     assert!(insert(&before, 3).unwrap_err().is_away());
@@ -338,6 +340,7 @@ fn a_holder_that_cannot_reach_the_server_acts_no_more_before_another_one_has_the
     assert!(refused.is_lost() && !refused.is_outcome_unknown(), "{refused}");
     let why = format!("has the state in {} since; this process writes nothing more", old.engine());
     assert!(refused.to_string().contains(&why) && old.check().unwrap_err().is_lost(), "{refused}");
+    assert_eq!(old.may_tell(), MayTell::No);
     assert!(!new.figures().is_lost && new.check().is_ok());
     assert_eq!(ids(&after), [1, 2]);
 }

@@ -324,7 +324,7 @@ impl Reader {
             let line = super::watcher::error_frame(error);
             return Ok(super::answer::watch_response(media::Media::Json, full(line)));
         }
-        let around = watch::Around { shared: self.stores.shared(), drain: self.bodies.drain.clone() };
+        let around = watch::Around { shared: self.stores.shared(), drain: self.bodies.drain().clone() };
         let mut pace = self.bodies.turns.pace(searched.asked.caller);
         Ok(pace.run(pin!(watch::watch(searched, written, &options, around))).await)
     }

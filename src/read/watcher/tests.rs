@@ -72,7 +72,7 @@ fn watcher(store: &Arc<FleetStore>, labels: &str, form: Form, begins: bool) -> W
         is_strict: false,
         rights: None,
         pace: Arc::new(Turns::new(1)).pace(&Caller::default()),
-        drain: CancellationToken::new(),
+        telling: Telling { drain: CancellationToken::new(), may_tell: Arc::new(|| MayTell::Yes) },
     };
     let walk = begins.then(|| Walk::new(snapshot, filter(labels), ""));
     Watcher::new(store, watched, cursor, walk)
@@ -289,6 +289,27 @@ async fn a_watch_in_protobuf_ends_before_an_object_that_it_has_no_form_for() {
     }
 }
 
+/// A process that stood still may have been replaced: it tells nothing before that is clear, and then nothing at all or everything.
+#[tokio::test(start_paused = true)]
+async fn what_another_process_may_have_told_in_another_way_is_not_told() {
+    for then in [MayTell::Yes, MayTell::No] {
+        let store = store(100_000);
+        say(&store, EventType::Added, "first", 0, 10, 10);
+        let mut watcher = watcher(&store, "", Form::default(), true);
+        while !events(&watcher.next_chunk().await.unwrap()).iter().any(|event| event["type"] == "BOOKMARK") {}
+        let began = Instant::now();
+        let may_tell = move || if began.elapsed() < Duration::from_secs(1) { MayTell::Unclear } else { then };
+        watcher.watched.telling.may_tell = Arc::new(may_tell);
+        say(&store, EventType::Added, "second", 0, 11, 10);
+        let next = watcher.next_chunk().await;
+        assert!(began.elapsed() >= Duration::from_secs(1));
+        match then {
+            MayTell::Yes => assert_eq!(events(&next.unwrap())[0]["object"]["metadata"]["name"], "second"),
+            _ => assert_eq!(next, None),
+        }
+    }
+}
+
 /// Kubefold ends, and what was on its way comes in a moment later. The next process begins behind all of it.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_ends_with_kubefold_has_the_last_events_of_its_kind() {
@@ -297,7 +318,7 @@ async fn a_watch_that_ends_with_kubefold_has_the_last_events_of_its_kind() {
     for (at, labels) in ["", "life=9"].into_iter().enumerate() {
         let mut watcher = watcher(&store, labels, Form::default(), true);
         while !events(&watcher.next_chunk().await.unwrap()).iter().any(|event| event["type"] == "BOOKMARK") {}
-        watcher.watched.drain.cancel();
+        watcher.watched.telling.drain.cancel();
         let began = Instant::now();
         let late = async {
             for rv in 0..20 {
@@ -322,7 +343,7 @@ async fn a_watch_that_ends_with_kubefold_has_the_last_events_of_its_kind() {
     // Who never stops is not waited for.
     let mut watcher = watcher(&store, "life=9", Form::default(), true);
     while !events(&watcher.next_chunk().await.unwrap()).iter().any(|event| event["type"] == "BOOKMARK") {}
-    watcher.watched.drain.cancel();
+    watcher.watched.telling.drain.cancel();
     let endless = async {
         for rv in 1000.. {
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -160,7 +160,7 @@ async fn what_is_shown_is_told_to_replicas_alone() {
     let [admin, replica] = ["admin", "replica"].map(|name| edge.identity(name));
     let address = edge.address;
     for path in [SHOWN_PATH, WATCH_CACHE_PATH] {
-        let told = standby.holder.ask(path).await.unwrap().collect().await.unwrap().to_bytes();
+        let told = standby.holder.ask(path).await.unwrap().body.collect().await.unwrap().to_bytes();
         assert_eq!(told, "what is shown");
     }
     let shows = [("client-cert", item(&admin[0]))];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     config::Names,
     store::{
-        Change, Cursor, Entry, FleetStore, Interest, KnownHolders, ReadAfter, Revision, Snapshot,
+        Change, Cursor, Earlier, Entry, FleetStore, Interest, KnownHolders, ReadAfter, Revision, Snapshot,
         tests::{
             model::Kind,
             watcher::{Watcher, objects},
@@ -63,6 +63,12 @@ impl Copied {
         self.watcher.read(&self.store);
         assert_eq!(self.watcher.objects, self.watcher.truth(&now));
         assert_eq!(self.watcher.cursor.revision, now.revision);
+    }
+
+    /// Adds to what was told of a store what this copy has beyond that.
+    pub(super) fn complete(&self, told: &mut Earlier) {
+        let later = self.store.shown_after(told.head(), self.cursor.revision);
+        later.iter().filter(|later| !later.is_empty()).for_each(|later| told.change(later));
     }
 
     /// What it takes back is what there was.

@@ -75,6 +75,7 @@ proptest! {
         is_settled in any::<bool>(),
         unkept in prop::collection::vec(op(), 0..12),
         untold in prop::collection::vec(op(), 0..3),
+        is_cached in any::<bool>(),
         meanwhile in prop::collection::vec(op(), 0..20),
         after in prop::collection::vec(op(), 1..30),
     ) {
@@ -88,6 +89,9 @@ proptest! {
         for op in untold.into_iter().filter(|op| op.is_of_a_moment()) {
             world.step(op.at(&focus));
             world.check();
+        }
+        if is_cached {
+            world.complete(&mut known);
         }
         let meanwhile = meanwhile.into_iter().filter(|op| op.is_of_a_beginning()).map(|op| op.at(&focus)).collect();
         world.killed(known, meanwhile);

@@ -36,7 +36,7 @@ pub(crate) use self::session::Session;
 pub use self::{
     candidate::{Candidate, LOOK_EVERY, Waits},
     files::SharedFiles,
-    standing::RemoteFigures,
+    standing::{MayTell, RemoteFigures},
 };
 
 /// How long a start waits for another process that may be gone.
@@ -113,6 +113,11 @@ impl RemoteState {
     /// Errors: why it may not, now or ever again.
     pub fn check(&self) -> Result<(), SqlError> {
         self.standing.check()
+    }
+
+    /// Says whether this process may tell what it knows. Costs little.
+    pub fn may_tell(&self) -> MayTell {
+        self.standing.may_tell()
     }
 
     /// Waits until this process may not write any more, and says why.

@@ -56,6 +56,29 @@ pub struct RemoteFigures {
     pub failures: u64,
 }
 
+/// Whether a process may tell its clients what it knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MayTell {
+    /// It has the database.
+    Yes,
+    /// That is to be found out, which takes a moment.
+    Unclear,
+    /// Another process may have it: it tells what comes next.
+    No,
+}
+
+impl MayTell {
+    /// Of one that has lost the database, or renewed its lease so long ago. One that stood still does not know whether another one has
+    /// taken its place until the database has answered, or is known not to answer.
+    fn of(is_lost: bool, renewed: Duration, is_away: impl FnOnce() -> bool) -> Self {
+        match () {
+            () if is_lost => Self::No,
+            () if renewed < TRUSTED || is_away() => Self::Yes,
+            () => Self::Unclear,
+        }
+    }
+}
+
 /// Whether it answers, and whether it is this process's.
 #[derive(Debug)]
 pub(super) struct Standing {
@@ -210,6 +233,11 @@ impl Standing {
         })))
     }
 
+    /// Says whether what this process knows may be told.
+    pub(super) fn may_tell(&self) -> MayTell {
+        MayTell::of(self.lost.get().is_some(), self.held.lock().elapsed(), || self.away.lock().is_some())
+    }
+
     /// This process would write nothing more: the next one may begin.
     pub(super) fn release(&self) {
         let why = || format!("this process ends, and has left the state in {} to the next one", self.engine);
@@ -290,6 +318,25 @@ impl Standing {
             is_lost: self.lost.get().is_some(),
             is_held,
             failures: self.failures.load(Ordering::Relaxed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_stood_still_does_not_know_whether_it_may_tell() {
+        let (now, later) = (Duration::ZERO, TRUSTED);
+        for (is_lost, renewed, is_away, may_tell) in [
+            (false, now, false, MayTell::Yes),
+            (false, later, false, MayTell::Unclear),
+            (false, later, true, MayTell::Yes),
+            (true, now, false, MayTell::No),
+            (true, later, true, MayTell::No),
+        ] {
+            assert_eq!(MayTell::of(is_lost, renewed, || is_away), may_tell, "{is_lost} {renewed:?} {is_away}");
         }
     }
 }

@@ -96,9 +96,16 @@ impl World {
         }
     }
 
+    /// A standby has events in its watch caches that it was not told of.
+    pub(crate) fn complete(&self, known: &mut Known) {
+        for (copy, told) in self.copies.iter().zip(&mut known.told) {
+            copy.complete(told);
+        }
+    }
+
     /// The process is killed, and another one begins with what is known outside. Meanwhile things go on. Says which stores go on.
     pub(crate) fn killed(&mut self, known: Known, meanwhile: Vec<Op>) -> [bool; 4] {
-        let reached = known.told[0].last();
+        let reached = known.told.each_ref().map(Earlier::last);
         let heads = known.told.each_ref().map(Earlier::head);
         self.begin_with(known.mirror, known.told);
         let mut goes_on = [false; 4];
@@ -121,7 +128,7 @@ impl World {
         self.stores.iter().for_each(|store| store.open());
         for (kind, store) in self.stores.iter().enumerate() {
             // Of what came after it was told, nobody knows.
-            let is_known = |revision: Revision| heads[kind] <= revision && revision <= reached;
+            let is_known = |revision: Revision| heads[kind] <= revision && revision <= reached[kind];
             for watcher in self.watchers[kind].iter().chain(&self.narrow[kind]) {
                 let began = store.cursor(watcher.cursor.revision, watcher.interest());
                 assert_eq!(began.is_ok(), goes_on[kind] && is_known(watcher.cursor.revision));
@@ -139,10 +146,11 @@ impl World {
         }
         let all_known: [bool; 4] = std::array::from_fn(|kind| {
             let revision = self.watchers[kind][0].cursor.revision;
-            goes_on[kind] && heads[kind] <= revision && revision <= reached
+            goes_on[kind] && heads[kind] <= revision && revision <= reached[kind]
         });
         self.meet(all_known);
-        self.past.retain(|(kind, was)| goes_on[*kind] && heads[*kind] <= was.revision && was.revision <= reached);
+        self.past
+            .retain(|(kind, was)| goes_on[*kind] && heads[*kind] <= was.revision && was.revision <= reached[*kind]);
         goes_on
     }
 
