@@ -80,6 +80,17 @@ impl Selected<'_> {
         (form.map(|form| if is_protobuf { form.in_protobuf(spec) } else { form }), encoding)
     }
 
+    /// Says whether a watch begins where it wants to.
+    pub(super) fn watch_begins(&self) -> bool {
+        match self.options.at {
+            At::Revision(asked) if asked > self.last.0 => false,
+            At::Revision(asked) if self.options.send_initial_events != Some(true) => {
+                self.store.begins(Revision(asked), &self.filter.interest(self.store.spec()))
+            }
+            _ => true,
+        }
+    }
+
     /// What a standby may do with it that handed it on. `None`: it is to be answered here. A standby answers what is the same for
     /// everybody who may see the kind in every member, and what it has: the objects of now, and events.
     pub(super) fn of_cache(&self, asked: CacheAsked, watch: bool) -> Option<CacheAnswer> {
@@ -95,11 +106,7 @@ impl Selected<'_> {
             // A refusal is given here.
             _ if !watch && matches!(options.at, At::Revision(asked) if asked > last.0) => None,
             CacheAsked::GoesOn if !watch => None,
-            CacheAsked::Begins
-                if watch && watch::begin(store, options, *last, &filter.interest(store.spec())).is_err() =>
-            {
-                None
-            }
+            CacheAsked::Begins if watch && !self.watch_begins() => None,
             CacheAsked::Begins | CacheAsked::GoesOn => {
                 let (head, members) = (store.head_at(*last).0, filter.audience().digest());
                 Some(CacheAnswer::At { head, last: last.0, members })

@@ -15,7 +15,6 @@ use crate::{
     read::{
         bodies::{Bodies, Selected},
         filter::Filter,
-        watch::begin,
         watcher::Telling,
     },
     search::searches,
@@ -205,7 +204,9 @@ impl CachedReader {
     pub async fn watch(&self, read: &ForCache, answer: CacheAnswer) -> Option<CachedWatch> {
         let reached = read.reached(answer).await?;
         let selected = read.selected(&reached);
-        begin(selected.store, &read.options, reached.last, &selected.filter.interest(selected.store.spec())).ok()?;
+        if !selected.watch_begins() {
+            return None;
+        }
         let cache = read.cache.clone()?;
         let response = self.bodies.watch(selected, None, Box::new(move || cache.stale()));
         Some(CachedWatch { response, members: reached.members })

@@ -97,7 +97,7 @@ pub(super) fn watch(
 }
 
 /// Where a watch begins: at the objects of now, or in the log.
-pub(super) fn begin(
+fn begin(
     store: &FleetStore,
     options: &ListOptions,
     last: Revision,

@@ -1,6 +1,13 @@
 //! A store that shows what another process's store of the kind shows: it is filled with that one's objects, and told of its events.
 
-use crate::store::{entry::Entry, fleet_store::FleetStore, record::Record, revision::Revision};
+use crate::store::{
+    earlier::{Earlier, Later},
+    entry::Entry,
+    fleet_store::FleetStore,
+    log::ReadAfter,
+    record::Record,
+    revision::Revision,
+};
 
 /// An event of the other store.
 #[derive(Debug)]
@@ -38,6 +45,17 @@ impl FleetStore {
     /// It has all objects that the other store had at a revision.
     pub fn filled_as_of(&self, revision: Revision) {
         self.change(|inner| inner.open_at(revision));
+    }
+
+    /// Adds to what the other store's process has told that it shows what this copy has beyond that. Nothing where folded objects have
+    /// changed: a copy does not know their parts.
+    pub fn complete(&self, told: &mut Earlier) {
+        let mut records = Vec::new();
+        let read = self.log.read_after(told.head(), usize::MAX, usize::MAX, &mut records);
+        let are_whole = records.iter().all(|record| !record.entry.folded);
+        if let Some(last) = records.last().filter(|_| read == ReadAfter::Read && are_whole) {
+            told.change(&Later::of(last.revision, &records));
+        }
     }
 
     /// Bytes that its objects cost to hold.

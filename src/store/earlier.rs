@@ -136,7 +136,8 @@ impl Earlier {
 impl Known {
     /// Shape: reads the bytes of the object.
     fn of(entry: &Entry) -> Self {
-        Self { form: entry.form(), revision: entry.revision, parts: entry.parts_revision() }
+        let parts = entry.parts.as_ref().map_or(Revision(0), |parts| parts.revision);
+        Self { form: entry.form(), revision: entry.revision, parts }
     }
 }
 

@@ -156,16 +156,6 @@ impl Entry {
         self.buffer.len() + self.key.len() + size_of::<Self>() + parts
     }
 
-    /// Since when its parts are as they are; 0 of an object without parts. An entry of another process's store has no parts, and knows
-    /// this in the place of where its bytes came from.
-    pub(super) fn parts_revision(&self) -> Revision {
-        match &self.parts {
-            Some(parts) => parts.revision,
-            None if self.folded => Revision(self.provenance.member_rv()),
-            None => Revision(0),
-        }
-    }
-
     /// The same object, made of other parts.
     pub(super) fn with_parts(&self, parts: Parts) -> Self {
         Self {

@@ -30,15 +30,23 @@ impl FleetStore {
     ///
     /// Errors: the log does not reach so far back, or this store never gave that revision out.
     pub fn cursor(&self, revision: Revision, interest: &Interest) -> Result<Cursor, Expired> {
-        // Between this kind's head and the last revision of all nothing of this kind happened, once all that is below it has
-        // been published.
-        let head = self.head_at(revision);
-        let is_given = revision <= head.max(self.last());
-        let Some(from) = self.log.begins_at(revision, interest).filter(|_| is_given) else {
+        let Some(from) = self.begins_at(revision, interest) else {
             self.expired.fetch_add(1, Ordering::Relaxed);
             return Err(Expired { floor: self.log.floor() });
         };
         Ok(self.places.begin(from, self.log.offset_at(from), self.log.stream(interest)))
+    }
+
+    /// Says whether [`Self::cursor`] begins.
+    pub fn begins(&self, revision: Revision, interest: &Interest) -> bool {
+        self.begins_at(revision, interest).is_some()
+    }
+
+    fn begins_at(&self, revision: Revision, interest: &Interest) -> Option<Revision> {
+        // Between this kind's head and the last revision of all nothing of this kind happened, once all that is below it has
+        // been published.
+        let is_given = revision <= self.head_at(revision).max(self.last());
+        self.log.begins_at(revision, interest).filter(|_| is_given)
     }
 
     /// The revision of the newest event, of all up to a revision that was given out for any kind.

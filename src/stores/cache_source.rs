@@ -85,6 +85,7 @@ impl Source {
         let naming = Arc::clone(&stores.shared().naming);
         let members = Audience::of(naming.members().iter().cloned()).digest().unwrap_or_default();
         let after = asked.after.filter(|(_, known)| *known == members);
+        let after = after.filter(|(after, _)| running.store.begins(*after, &Interest::Everything));
         let cursor = after.and_then(|(after, _)| running.store.cursor(after, &Interest::Everything).ok());
         let (unsent, cursor) = match cursor {
             Some(cursor) => (None, cursor),

@@ -130,8 +130,7 @@ impl WatchCaches {
     pub fn complete(&self, told: &mut HashMap<Gvr, Earlier>, epoch: i64) {
         for cache in self.kinds.lock().values().filter(|cache| cache.epoch.load(Ordering::Acquire) == epoch) {
             let (Some(earlier), Some(shown)) = (told.get_mut(&cache.gvr), cache.shown.load_full()) else { continue };
-            let later = shown.store.shown_after(earlier.head(), *cache.reached.borrow());
-            later.iter().filter(|later| !later.is_empty()).for_each(|later| earlier.change(later));
+            shown.store.complete(earlier);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Entries as bytes, for a store of another process that shows what this one shows.
 //!
-//! All numbers are little-endian: the revision in 8 bytes, and that of its parts; flags in one; eleven numbers of 4 (length of the leading type, where labels,
+//! All numbers are little-endian: the revision in 8 bytes, and its member's; flags in one; eleven numbers of 4 (length of the leading type, where labels,
 //! revision, UID, metadata and node begin and end); the length of the namespace in 4; how many holders in 4; then each holder, the key and
 //! the JSON behind their lengths in 4. What of an entry only its own store needs is left out: the member's own bytes, parts, referents.
 
@@ -32,7 +32,7 @@ impl Entry {
     /// Appends it.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_u64_le(self.revision.0);
-        out.put_u64_le(self.parts_revision().0);
+        out.put_u64_le(self.provenance.member_rv());
         out.put_u8((u8::from(self.folded) * FOLDED) | (u8::from(self.deleting) * DELETING));
         out.put_u32_le(self.type_meta_len);
         for place in [&self.labels, &self.resource_version, &self.uid, &self.metadata, &self.node] {
@@ -52,7 +52,7 @@ impl Entry {
     pub fn decode(mut bytes: &[u8], known: &mut KnownHolders) -> Option<Self> {
         let bytes = &mut bytes;
         let revision = Revision(u64::from_le_bytes(*taken(bytes)?));
-        let parts_revision = u64::from_le_bytes(*taken(bytes)?);
+        let member_rv = u64::from_le_bytes(*taken(bytes)?);
         let [flags] = *taken(bytes)?;
         let type_meta_len = number(bytes)?;
         let mut places = <[Range<u32>; 5]>::default();
@@ -77,7 +77,7 @@ impl Entry {
         }
         let [labels, resource_version, uid, metadata, node] = places;
         let provenance = Provenance::default();
-        provenance.set(parts_revision, 0, 0);
+        provenance.set(member_rv, 0, 0);
         Some(Self {
             key: key.into(),
             json_len: narrow(0..json.len()).end,

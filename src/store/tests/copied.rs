@@ -65,10 +65,13 @@ impl Copied {
         assert_eq!(self.watcher.cursor.revision, now.revision);
     }
 
-    /// Adds to what was told of a store what this copy has beyond that.
-    pub(super) fn complete(&self, told: &mut Earlier) {
-        let later = self.store.shown_after(told.head(), self.cursor.revision);
-        later.iter().filter(|later| !later.is_empty()).for_each(|later| told.change(later));
+    /// Adds to what was told of a store what this copy has beyond that: then it is what the store shows.
+    pub(super) fn complete(&self, told: &mut Earlier, store: &FleetStore) {
+        self.store.complete(told);
+        let whole = store.shown(store.last()).unwrap();
+        if told.head() == whole.head() {
+            assert_eq!(*told, Earlier { since: told.since, last: told.last, ..whole });
+        }
     }
 
     /// What it takes back is what there was.

@@ -98,8 +98,8 @@ impl World {
 
     /// A standby has events in its watch caches that it was not told of.
     pub(crate) fn complete(&self, known: &mut Known) {
-        for (copy, told) in self.copies.iter().zip(&mut known.told) {
-            copy.complete(told);
+        for ((copy, told), store) in self.copies.iter().zip(&mut known.told).zip(&self.stores) {
+            copy.complete(told, store);
         }
     }
 
