@@ -322,7 +322,7 @@ async fn a_watch_that_ends_with_kubefold_has_the_last_events_of_its_kind() {
         let began = Instant::now();
         let late = async {
             for rv in 0..20 {
-                tokio::time::sleep(Duration::from_millis(40)).await;
+                sleep(Duration::from_millis(40)).await;
                 say(&store, EventType::Modified, "first", 0, 100 * (at as u64 + 1) + rv, 10);
             }
         };
@@ -346,14 +346,14 @@ async fn a_watch_that_ends_with_kubefold_has_the_last_events_of_its_kind() {
     watcher.watched.telling.drain.cancel();
     let endless = async {
         for rv in 1000.. {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            sleep(Duration::from_millis(20)).await;
             say(&store, EventType::Modified, "first", 0, rv, 10);
         }
     };
     let ended = async { while watcher.next_chunk().await.is_some() {} };
     tokio::select! {
         () = endless => {}
-        () = tokio::time::sleep(Duration::from_secs(2)) => panic!("it does not end"),
+        () = sleep(Duration::from_secs(2)) => panic!("it does not end"),
         () = ended => {}
     }
 }
