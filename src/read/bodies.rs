@@ -29,6 +29,7 @@ use crate::{
     view::{ListOptions, Mode},
 };
 use kubefold_serving::{
+    audit::{self, Notes},
     delivery::DeliverWithin,
     encode::encode_watch,
     replica::{CacheAnswer, CacheAsked},
@@ -178,7 +179,8 @@ impl Bodies {
             let form = form.unwrap_or_default();
             let media = form.media();
             let audience = read.filter.audience().clone();
-            let followed = Followed { rights, audience, form, drain: self.telling.drain.clone() };
+            let followed =
+                Followed { rights, audience, form, drain: self.telling.drain.clone(), notes: audit::notes() };
             encode_watch(watch_response(media, followed.into_body()), encoding)
         } else {
             json_response(empty())
@@ -194,6 +196,8 @@ struct Followed {
     audience: Audience,
     form: Form,
     drain: CancellationToken,
+    /// Of its request's audit event.
+    notes: Option<Notes>,
 }
 
 impl Followed {
@@ -205,7 +209,7 @@ impl Followed {
     }
 
     async fn ended(self) -> Option<Bytes> {
-        let Self { mut rights, audience, form, drain } = self;
+        let Self { mut rights, audience, form, drain, notes } = self;
         let ended = poll_fn(|cx| {
             let Some(rights) = &mut rights else { return Poll::Pending };
             loop {
@@ -218,6 +222,9 @@ impl Followed {
             }
         });
         let error = drain.run_until_cancelled(ended).await?;
+        if let Some(notes) = &notes {
+            notes.annotate("kubefold.io/ended", error.to_string());
+        }
         Some(form.line(error_frame(*error)).into())
     }
 }

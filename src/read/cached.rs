@@ -108,6 +108,7 @@ impl ForCache {
     async fn reached(&self, answer: CacheAnswer) -> Option<Reached> {
         let CacheAnswer::At { head, last, members } = answer else { return None };
         let shown = self.cache.as_ref()?.at(Revision(head), REACHED_WITHIN).await?;
+        shown.store.knows_of(Revision(last));
         let is_of_these = members.is_none_or(|members| members == shown.members);
         is_of_these.then_some(Reached { shown, last: Revision(last), members })
     }

@@ -58,6 +58,11 @@ impl FleetStore {
         }
     }
 
+    /// The other store's process has given that revision out, for whatever kind.
+    pub fn knows_of(&self, revision: Revision) {
+        self.revisions.reach(revision);
+    }
+
     /// Bytes that its objects cost to hold.
     pub fn bytes(&self) -> u64 {
         self.peek(|inner| inner.tally.0.values().map(|held| held.bytes as u64).sum())

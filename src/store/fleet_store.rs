@@ -64,7 +64,7 @@ pub struct FleetStore {
     published: ArcSwap<Published>,
     settled: Settled,
     pub(super) log: Arc<Log>,
-    revisions: Arc<Revisions>,
+    pub(super) revisions: Arc<Revisions>,
     kinds: Arc<ReferredKinds>,
     /// Memory of those who prepared documents, to be used again.
     scratches: Mutex<Vec<Scratch>>,
