@@ -423,7 +423,8 @@ fn with_mysql_connections_that_were_lost_leave_room_for_others() {
         process.cut();
         // The server may turn a client away, for all that the other tests ask of it.
         if client.borrow_mut().try_wait().unwrap().is_some() {
-            client.replace(MARIADB.client(&asks).spawn().unwrap());
+            let next = MARIADB.client(&asks).spawn().unwrap();
+            client.replace(next).wait().unwrap();
         }
         MARIADB.sql(&format!("SELECT IS_USED_LOCK({}) = IS_USED_LOCK({})", lock(0), lock(63))) == "1"
     });
