@@ -194,8 +194,14 @@ impl Following {
     async fn next(&mut self) -> Option<Bytes> {
         while !self.is_over {
             let Some(control) = &mut self.control else {
-                self.control = self.asking.goes_on().await;
-                self.is_over = self.control.is_none();
+                let draining = self.asking.handing.draining.clone();
+                let Some(control) = draining.run_until_cancelled(self.asking.goes_on()).await else {
+                    // What came before the holder went: who takes over goes on behind it.
+                    self.is_over = true;
+                    return self.rest().await;
+                };
+                self.is_over = control.is_none();
+                self.control = control;
                 continue;
             };
             let next = tokio::select! {
@@ -250,7 +256,7 @@ impl Asking {
                 sleep(GOES_ON_EVERY).await;
             }
         };
-        self.handing.draining.run_until_cancelled(timeout_at(end, asking)).await?.ok()?
+        timeout_at(end, asking).await.ok()?
     }
 }
 
