@@ -30,7 +30,7 @@ use crate::{
     observe::{Exposed, Metrics},
     read::CachedReader,
     respond::{GateError, RouteError},
-    serve::{Handing, Handler, Health, Holder, HolderTold, Published, Served, StateDir},
+    serve::{Handing, Handler, Health, Holder, HolderBody, Published, Served, StateDir},
     store::{Earlier, LogLimits, Naming, Revisions, Shared},
     stores::{Hearing, SHOWN_PATH, Told, Unreadable, WatchCaches},
 };
@@ -210,7 +210,7 @@ async fn hears(holder: Arc<Holder>, told: Arc<Told>) {
 
 /// Errors: the holder cannot be reached, ends, or tells what this version does not know.
 async fn hear(holder: &Holder, told: &Told) -> Result<(), BodyError> {
-    let HolderTold { mut body, epoch } = holder.ask(SHOWN_PATH).await?;
+    let HolderBody { mut body, epoch } = holder.ask(SHOWN_PATH).await?;
     let mut hearing = Hearing::to(told, epoch);
     while let Some(frame) = body.frame().await {
         if let Ok(bytes) = frame?.into_data() {

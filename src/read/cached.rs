@@ -24,7 +24,7 @@ use crate::{
 };
 use kubefold_serving::{
     caller::Caller,
-    replica::{CacheAnswer, CacheAsked},
+    replica::{CLIENT_CERT, CacheAnswer, CacheAsked},
 };
 use kubefold_sql::MayTell;
 use kubefold_wire::{
@@ -50,7 +50,6 @@ pub struct ForCache {
     namespace: String,
     is_watch: bool,
     query: String,
-    headers: HeaderMap,
     /// Who asks, as far as that is known without the holder: by his credentials.
     caller: Caller,
     /// The holder has judged them.
@@ -113,8 +112,8 @@ impl ForCache {
         is_of_these.then_some(Reached { shown, last: Revision(last), members })
     }
 
-    fn selected<'a>(&'a self, reached: &'a Reached) -> Selected<'a> {
-        let Self { query, headers, caller, grants, options, wanted, tables, .. } = self;
+    fn selected<'a>(&'a self, headers: &'a HeaderMap, reached: &'a Reached) -> Selected<'a> {
+        let Self { query, caller, grants, options, wanted, tables, .. } = self;
         let (store, last) = (&reached.shown.store, reached.last);
         let spec = store.spec();
         Selected {
@@ -139,7 +138,7 @@ impl ForCache {
 /// A caller that stands for these credentials.
 fn caller_of(headers: &HeaderMap) -> Caller {
     let mut hasher = DefaultHasher::new();
-    for name in [header::AUTHORIZATION.as_str(), "client-cert", "x-remote-user", "impersonate-user"] {
+    for name in [header::AUTHORIZATION.as_str(), CLIENT_CERT.as_str(), "x-remote-user", "impersonate-user"] {
         headers.get(name).hash(&mut hasher);
     }
     Caller { user: hasher.finish().to_string(), ..Caller::default() }
@@ -185,7 +184,6 @@ impl CachedReader {
             namespace: info.namespace,
             is_watch,
             query: query.to_owned(),
-            headers: headers.clone(),
             caller: caller_of(headers),
             grants: Grants::default(),
             options,
@@ -195,16 +193,16 @@ impl CachedReader {
         })
     }
 
-    /// Answers a list. `None`: the cache does not have what it asks for, and the holder is to answer.
-    pub async fn list(&self, read: &ForCache, answer: CacheAnswer) -> Option<Response<Body>> {
+    /// Answers a list with these headers. `None`: the cache does not have what it asks for, and the holder is to answer.
+    pub async fn list(&self, read: &ForCache, headers: &HeaderMap, answer: CacheAnswer) -> Option<Response<Body>> {
         let reached = read.reached(answer).await?;
-        Box::pin(self.bodies.list(read.selected(&reached))).await.ok()
+        Box::pin(self.bodies.list(read.selected(headers, &reached))).await.ok()
     }
 
     /// Answers a watch. `None`: as for a list.
-    pub async fn watch(&self, read: &ForCache, answer: CacheAnswer) -> Option<CachedWatch> {
+    pub async fn watch(&self, read: &ForCache, headers: &HeaderMap, answer: CacheAnswer) -> Option<CachedWatch> {
         let reached = read.reached(answer).await?;
-        let selected = read.selected(&reached);
+        let selected = read.selected(headers, &reached);
         if !selected.watch_begins() {
             return None;
         }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::stream;
-use http::{HeaderMap, Method, Request, Response, Uri, header, request::Parts};
+use http::{HeaderMap, Request, Response, header, request::Parts};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -14,14 +14,14 @@ use crate::{
     respond::GateError,
     serve::{
         handing::{Asked, Handing},
-        holder::{Holder, Told},
+        holder::{Holder, HolderBody},
     },
-    stores::{CacheFilling, WatchCache},
+    stores::{CacheFilling, Unreadable, WatchCache},
 };
 use kubefold_serving::replica::{self, CacheAnswer, CacheAsked};
 use kubefold_wire::body::{Body, BodyError, empty};
 
-/// The holder is asked again after this for what fills a watch cache; twice as long each time that nothing comes.
+/// The holder is asked again after this for what fills a watch cache; twice as long each time that it gives nothing of use.
 const FILL_AGAIN: Duration = Duration::from_millis(200);
 const FILL_AGAIN_MAX: Duration = Duration::from_secs(10);
 /// And for this long whether a watch may go on.
@@ -33,22 +33,11 @@ const SWEEP_EVERY: Duration = Duration::from_mins(1);
 const OF_BODY: [header::HeaderName; 3] = [header::CONTENT_TYPE, header::CONTENT_LENGTH, header::CONTENT_ENCODING];
 
 /// A request without a body, to be sent as often as it has to be.
-struct Again {
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-}
+struct Again(Parts);
 
 impl Again {
-    fn of(parts: Parts) -> Self {
-        Self { method: parts.method, uri: parts.uri, headers: parts.headers }
-    }
-
     fn request(&self, cache: Option<CacheAsked>) -> Request<Body> {
-        let mut request = Request::new(empty());
-        request.method_mut().clone_from(&self.method);
-        request.uri_mut().clone_from(&self.uri);
-        request.headers_mut().clone_from(&self.headers);
+        let mut request = Request::from_parts(self.0.clone(), empty());
         cache.into_iter().for_each(|asked| replica::ask_of_cache(request.headers_mut(), asked));
         request
     }
@@ -63,7 +52,7 @@ impl Handing {
         parts: Parts,
         asked: &Asked,
     ) -> Result<Response<Body>, GateError> {
-        let again = Again::of(parts);
+        let again = Again(parts);
         let mut response = self.ask(again.request(Some(read.asks())), None, asked).await?;
         match replica::take_cache_answer(response.headers_mut()) {
             None => return Ok(response),
@@ -72,7 +61,9 @@ impl Handing {
                 return Ok(response);
             }
             Some(answer) if read.is_watch() => {
-                if let Some(CachedWatch { response: watch, members }) = cached.watch(&read, answer).await {
+                if let Some(CachedWatch { response: watch, members }) =
+                    cached.watch(&read, &again.0.headers, answer).await
+                {
                     let (head, control) = response.into_parts();
                     let (mut answer, events) = watch.into_parts();
                     with_head(&mut answer.headers, &head.headers);
@@ -84,7 +75,7 @@ impl Handing {
                 }
             }
             Some(answer) => {
-                if let Some(mut list) = cached.list(&read, answer).await {
+                if let Some(mut list) = cached.list(&read, &again.0.headers, answer).await {
                     with_head(list.headers_mut(), response.headers());
                     self.counted_from_cache();
                     return Ok(list);
@@ -125,32 +116,31 @@ async fn fill(holder: Arc<Holder>, cached: Arc<CachedReader>, cache: Arc<WatchCa
     let filling = async {
         let mut again = FILL_AGAIN;
         loop {
-            let mut came = false;
-            let filled = fill_once(&holder, &cached, &cache, &mut came).await;
+            let filled = fill_once(&holder, &cached, &cache).await;
             tracing::debug!(kind = %cache.gvr().label(), ?filled, "a watch cache is not filled any more");
-            again = if came { FILL_AGAIN } else { FILL_AGAIN_MAX.min(2 * again) };
+            let is_of_use = match filled {
+                Ok(came) => came,
+                // The next holder may be there at once.
+                Err(error) => !error.is::<Unreadable>(),
+            };
+            again = if is_of_use { FILL_AGAIN } else { FILL_AGAIN_MAX.min(2 * again) };
             sleep(again).await;
         }
     };
     cache.until().run_until_cancelled(filling).await;
 }
 
-/// Says whether something `came`. Errors: the holder cannot be reached, ends, or is of a version that does not fill it.
-async fn fill_once(
-    holder: &Holder,
-    cached: &CachedReader,
-    cache: &WatchCache,
-    came: &mut bool,
-) -> Result<(), BodyError> {
-    let Told { mut body, epoch } = holder.ask(&cache.asks().to_target()).await?;
-    let mut filling = CacheFilling::of(cache, cached.caches(), epoch);
+/// Says whether something came. Errors: the holder cannot be reached, or breaks off; [`Unreadable`].
+async fn fill_once(holder: &Holder, cached: &CachedReader, cache: &WatchCache) -> Result<bool, BodyError> {
+    let HolderBody { mut body, epoch } = holder.ask(&cache.asks().to_target()).await?;
+    let (mut filling, mut came) = (CacheFilling::of(cache, cached.caches(), epoch), false);
     while let Some(frame) = body.frame().await {
         if let Ok(bytes) = frame?.into_data() {
             filling.push(&bytes)?;
-            *came = true;
+            came = true;
         }
     }
-    Ok(())
+    Ok(came)
 }
 
 /// A watch that is answered from a watch cache, for as long as the holder of the moment says that its caller may have it.
@@ -196,7 +186,7 @@ impl Following {
             let Some(control) = &mut self.control else {
                 let draining = self.asking.handing.draining.clone();
                 let Some(control) = draining.run_until_cancelled(self.asking.goes_on()).await else {
-                    // What came before the holder went: who takes over goes on behind it.
+                    // This process ends, or takes over and goes on behind what came before the holder went.
                     self.is_over = true;
                     return self.rest().await;
                 };
@@ -214,11 +204,6 @@ impl Following {
                 Next::Ended(chunk) => {
                     self.is_over = true;
                     return Some(chunk);
-                }
-                // Its own end is an orderly one: the last events come, and a bookmark.
-                Next::Unknown if self.asking.handing.draining.is_cancelled() => {
-                    self.is_over = true;
-                    return self.rest().await;
                 }
                 Next::Unknown => self.control = None,
                 Next::Over => self.is_over = true,

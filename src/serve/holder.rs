@@ -118,14 +118,14 @@ impl Holder {
     /// Asks it for what only replicas are told, at a path and query.
     ///
     /// Errors: it cannot be reached, or has no such path: it is of an earlier version. Cancel: safe.
-    pub async fn ask(&self, target: &str) -> Result<Told, Failure> {
+    pub async fn ask(&self, target: &str) -> Result<HolderBody, Failure> {
         let way = self.seen.lock().way.clone();
         let way = way.ok_or_else(|| Failure::Request(self.told().into()))?;
         let mut request = Request::new(empty());
         *request.uri_mut() = target.parse().map_err(|_| Failure::Request(format!("no path: {target}").into()))?;
         let response = way.link.send(request).await?;
         match response.status() {
-            StatusCode::OK => Ok(Told { body: response.into_body(), epoch: way.epoch }),
+            StatusCode::OK => Ok(HolderBody { body: response.into_body(), epoch: way.epoch }),
             status => Err(Failure::Answer(format!("it answers {}", status.as_u16()).into())),
         }
     }
@@ -172,7 +172,7 @@ impl Holder {
 }
 
 /// What a holder tells other replicas.
-pub struct Told {
+pub struct HolderBody {
     /// For as long as it is read.
     pub body: Body,
     /// Since when it has the state.

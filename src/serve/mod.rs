@@ -23,7 +23,7 @@ mod traffic;
 pub use audit::{AuditError, AuditOptions, Auditing};
 pub use gate::{Gate, Handler, Telling};
 pub use handing::Handing;
-pub use holder::{Holder, Told as HolderTold};
+pub use holder::{Holder, HolderBody};
 pub use monitor::{Health, Monitor};
 pub use published::{Login, Published, PublishedError};
 pub use shared::{Shared, SharedError};

@@ -5,7 +5,6 @@ use crate::store::{
     entry::Entry,
     fleet_store::FleetStore,
     log::ReadAfter,
-    record::Record,
     revision::Revision,
 };
 
@@ -27,12 +26,6 @@ impl Change {
             Self::Put(entry) => entry.revision,
             Self::Removed(_, revision) | Self::Reached(revision) => *revision,
         }
-    }
-
-    /// What a record of the other store's log is here. What only those are told of who see some parts of an object is no change: they
-    /// are not answered from a copy.
-    pub fn is_shown(record: &Record) -> bool {
-        !record.is_of_parts()
     }
 }
 

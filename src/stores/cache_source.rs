@@ -1,6 +1,7 @@
 //! Fills the watch caches of standbys: all objects of a kind, then each event as it happens.
 
 use std::{
+    collections::HashSet,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -16,10 +17,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    store::{
-        Audience, Change, Cursor, Entry, Interest, LAST_EVENT_WITHIN, LAST_EVENTS_WITHIN, Naming, ReadAfter, Revision,
-        Snapshot,
-    },
+    config::MemberName,
+    store::{Audience, Cursor, Entry, Interest, LAST_EVENT_WITHIN, LAST_EVENTS_WITHIN, ReadAfter, Revision, Snapshot},
     stores::{
         MAY_TELL_AGAIN, Running, Stores,
         cache_frames::{WatchCacheAsked, Written},
@@ -44,7 +43,7 @@ struct Source {
     stores: Weak<Stores>,
     running: Arc<Running>,
     /// The members that there were when it began. With others it begins anew: somebody may see those alone.
-    naming: Arc<Naming>,
+    members: HashSet<MemberName>,
     cursor: Cursor,
     changes: watch::Receiver<u64>,
     /// Objects that it has not got, of a snapshot and behind a key.
@@ -82,9 +81,9 @@ impl Source {
         let stores = stores.upgrade()?;
         let running = Box::pin(stores.ready(&asked.gvr, None)).await.ok()?.running;
         // Before the objects: who joins later is not among these members.
-        let naming = Arc::clone(&stores.shared().naming);
-        let members = Audience::of(naming.members().iter().cloned()).digest().unwrap_or_default();
-        let after = asked.after.filter(|(_, known)| *known == members);
+        let members: HashSet<MemberName> = stores.shared().naming.members().iter().cloned().collect();
+        let digest = Audience::of(members.iter().cloned()).digest().unwrap_or_default();
+        let after = asked.after.filter(|(_, known)| *known == digest);
         let after = after.filter(|(after, _)| running.store.begins(*after, &Interest::Everything));
         let cursor = after.and_then(|(after, _)| running.store.cursor(after, &Interest::Everything).ok());
         let (unsent, cursor) = match cursor {
@@ -95,14 +94,14 @@ impl Source {
             }
         };
         let mut out = Written::default();
-        out.begins(running.store.spec(), unsent.is_some(), members);
+        out.begins(running.store.spec(), unsent.is_some(), digest);
         Some(Self {
             changes: running.store.changes(&cursor),
             reached: cursor.revision,
             ending: stores.cancel.clone(),
             stores: Arc::downgrade(&stores),
             running,
-            naming,
+            members,
             cursor,
             unsent,
             out,
@@ -168,7 +167,7 @@ impl Source {
         self.cursor.moves();
         let mut last = None;
         for entry in snapshot.range("", after) {
-            if !knows(&self.naming, entry) {
+            if !knows(&self.members, entry) {
                 return None;
             }
             self.out.object(entry);
@@ -194,11 +193,12 @@ impl Source {
         if read == ReadAfter::Expired {
             return None;
         }
-        for record in records.iter().filter(|record| Change::is_shown(record)) {
+        // What only those are told of who see some parts of an object: nobody is answered so from a watch cache.
+        for record in records.iter().filter(|record| !record.is_of_parts()) {
             self.reached = record.revision;
             match record.event_type {
                 EventType::Deleted => self.out.removed(record.entry.key(), record.revision),
-                _ if !knows(&self.naming, &record.entry) => return None,
+                _ if !knows(&self.members, &record.entry) => return None,
                 _ => self.out.put(&record.entry),
             }
         }
@@ -216,7 +216,9 @@ impl Source {
         }
         self.look_at = Instant::now() + LOOK_EVERY;
         let stores = self.stores.upgrade()?;
-        if stores.shared().naming.members() != self.naming.members() {
+        let naming = Arc::clone(&stores.shared().naming);
+        let now = naming.members();
+        if now.len() != self.members.len() || !now.iter().all(|member| self.members.contains(member)) {
             return None;
         }
         let now = stores.stale(&self.running);
@@ -230,6 +232,6 @@ impl Source {
 }
 
 /// Says whether an object is of these members alone.
-fn knows(naming: &Naming, entry: &Entry) -> bool {
-    entry.holders.iter().all(|holder| naming.members().contains(holder))
+fn knows(members: &HashSet<MemberName>, entry: &Entry) -> bool {
+    entry.holders.iter().all(|holder| members.contains(holder))
 }

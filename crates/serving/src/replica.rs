@@ -31,7 +31,8 @@ pub const USER: &str = "kubefold:replica";
 /// The name for which a replica's certificate serves other replicas, whatever its address is.
 pub const SERVER_NAME: &str = "replica.kubefold.internal";
 
-const CLIENT_CERT: HeaderName = HeaderName::from_static("client-cert");
+/// The certificate that a client has shown.
+pub const CLIENT_CERT: HeaderName = HeaderName::from_static("client-cert");
 const CLIENT_CERT_CHAIN: HeaderName = HeaderName::from_static("client-cert-chain");
 /// Where the request was sent from.
 const CLIENT_ADDRESS: HeaderName = HeaderName::from_static("kubefold-client-address");

@@ -4,7 +4,7 @@
 //! revision, UID, metadata and node begin and end); the length of the namespace in 4; how many holders in 4; then each holder, the key and
 //! the JSON behind their lengths in 4. What of an entry only its own store needs is left out: the member's own bytes, parts, referents.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use bytes::BufMut;
 
@@ -13,18 +13,26 @@ use super::*;
 const FOLDED: u8 = 1;
 const DELETING: u8 = 2;
 
-/// The holders of entries that came so far: objects of the same members share them.
+/// The holders of entries that came so far, by their bytes: objects of the same members share them.
 #[derive(Debug, Default)]
-pub struct KnownHolders(HashSet<Holders>);
+pub struct KnownHolders(HashMap<Box<[u8]>, Holders>);
 
 impl KnownHolders {
-    fn shared(&mut self, holders: Vec<MemberName>) -> Holders {
-        if let Some(known) = self.0.get(holders.as_slice()) {
-            return Arc::clone(known);
+    /// Takes so many from the front of `bytes`.
+    fn take(&mut self, count: u32, bytes: &mut &[u8]) -> Option<Holders> {
+        let all = *bytes;
+        for _ in 0..count {
+            piece(bytes)?;
         }
-        let holders: Holders = holders.into();
-        self.0.insert(Arc::clone(&holders));
-        holders
+        let mut of_these = all.get(..all.len() - bytes.len())?;
+        if let Some(known) = self.0.get(of_these) {
+            return Some(Arc::clone(known));
+        }
+        let key = of_these.into();
+        let names: Option<Vec<MemberName>> = (0..count).map(|_| MemberName::new(piece(&mut of_these)?)).collect();
+        let holders: Holders = names?.into();
+        self.0.insert(key, Arc::clone(&holders));
+        Some(holders)
     }
 }
 
@@ -60,10 +68,8 @@ impl Entry {
             *place = number(bytes)?..number(bytes)?;
         }
         let namespace_len = number(bytes)?;
-        let mut holders = Vec::new();
-        for _ in 0..number(bytes)? {
-            holders.push(MemberName::new(piece(bytes)?)?);
-        }
+        let count = number(bytes)?;
+        let holders = known.take(count, bytes)?;
         let (key, json) = (piece(bytes)?, piece(bytes)?);
         let is_within = |place: &Range<u32>| {
             place.start <= place.end && json.get(place.start as usize..place.end as usize).is_some()
@@ -91,7 +97,7 @@ impl Entry {
             metadata,
             node,
             revision,
-            holders: known.shared(holders),
+            holders,
             folded: flags & FOLDED > 0,
             deleting: flags & DELETING > 0,
             parts: None,

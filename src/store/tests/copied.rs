@@ -49,7 +49,7 @@ impl Copied {
         let mut records = Vec::new();
         assert_eq!(store.read(&mut self.cursor, usize::MAX, usize::MAX, &mut records), ReadAfter::Read);
         let mut changes = Vec::new();
-        for record in records.iter().filter(|record| Change::is_shown(record)) {
+        for record in records.iter().filter(|record| !record.is_of_parts()) {
             changes.push(match record.event_type {
                 EventType::Deleted => Change::Removed(record.entry.shared_key().to_string(), record.revision),
                 _ => Change::Put(Box::new(through_bytes(&record.entry, &mut self.holders))),

@@ -90,8 +90,10 @@ pub(super) struct Standing {
     mark: Mark,
     away: Mutex<Option<Away>>,
     failures: AtomicU64,
-    /// When the last change of the row that was answered was sent.
-    held: Mutex<Instant>,
+    /// When the database became this process's.
+    since: Instant,
+    /// How long after that the last change of the row that was answered was sent. Units: microseconds.
+    held: AtomicU64,
     /// The number that this process would reserve, and the one that is reserved.
     wanted: AtomicI64,
     reserved: watch::Sender<i64>,
@@ -124,7 +126,8 @@ impl Standing {
             mark,
             away: Mutex::default(),
             failures: AtomicU64::default(),
-            held: Mutex::new(held.since),
+            since: held.since,
+            held: AtomicU64::new(0),
             wanted: AtomicI64::new(held.number),
             reserved: watch::Sender::new(held.number),
             asked: Notify::new(),
@@ -161,7 +164,8 @@ impl Standing {
 
     /// The row was changed by what was sent then, and has this number.
     pub(super) fn holds(&self, sent: Instant, number: i64) {
-        *self.held.lock() = sent;
+        let held = sent.duration_since(self.since).as_micros();
+        self.held.store(u64::try_from(held).unwrap_or(u64::MAX), Ordering::Release);
         self.reserved.send_replace(number);
     }
 
@@ -218,7 +222,7 @@ impl Standing {
         if let Some(lost) = self.lost() {
             return Err(lost);
         }
-        let since = self.held.lock().elapsed();
+        let since = self.renewed();
         if since < TRUSTED {
             return Ok(());
         }
@@ -233,9 +237,14 @@ impl Standing {
         })))
     }
 
+    /// How long ago the lease was renewed. No lock: it is asked before each event.
+    fn renewed(&self) -> Duration {
+        self.since.elapsed().saturating_sub(Duration::from_micros(self.held.load(Ordering::Acquire)))
+    }
+
     /// Says whether what this process knows may be told.
     pub(super) fn may_tell(&self) -> MayTell {
-        MayTell::of(self.lost.get().is_some(), self.held.lock().elapsed(), || self.away.lock().is_some())
+        MayTell::of(self.lost.get().is_some(), self.renewed(), || self.away.lock().is_some())
     }
 
     /// This process would write nothing more: the next one may begin.
